@@ -189,7 +189,7 @@ def test_gpope_in_whitened_features_is_its_fit(name: str, kind: str) -> None:
     judge = gpope(kind, SIZE, **{**given, "features": features})
     with trials._quietly():
         fit = judge.fit(data_of(name), here.task.target, session=PrivacySession(seed=SEED))
-    check_gpope(swept(here.units(data_of(name), here.change), 1.0), kind, weights_of(fit))
+    check_gpope(swept(here.whiten(here.units(data_of(name))), 1.0), kind, weights_of(fit))
 
 
 @pytest.mark.usefixtures("unlearned")
@@ -208,7 +208,8 @@ def test_rows_are_fits(name: str) -> None:
     if name == control.ON:
         fit = control.dp_lsw(1.0, "published").fit(cells(data), session=PrivacySession(seed=SEED))
         assert row["dp_lsw"] == pytest.approx(mspbe(weights_of(fit), here.truth), rel=1e-6)
-    units, plain = here.units(data), here.units(data, here.change)
+    units = here.units(data)
+    plain = here.whiten(units)
     rng = [SEED, SIZE, 1000]
     found = [run_alone(one, rng)[at] for one in (units, plain) for at in (0, 1)]
     for weights, entry in zip(

@@ -270,12 +270,18 @@ class Judged:
         self.change = whitening_matrix(task.features, self.gram)
         self.truth = moments(task.collect(fresh, 7), task.target, task.features, task.gamma)
 
-    def units(self, data: Trajectories, change: Floats | None = None) -> lanes.Dense:
+    def whiten(self, plain: lanes.Dense) -> lanes.Dense:
+        """The moments of changed features, from those of the features."""
+        change = self.change
+        A, C = (change @ one @ change.T for one in (plain.A, plain.C))
+        return lanes.Dense(A, C, plain.b @ change.T)
+
+    def units(self, data: Trajectories) -> lanes.Dense:
         task = self.task
         return lanes.dense(
             unit_steps(
                 *(data, task.target, task.features, task.gamma),
-                *(task.weight_cap, task.reward_range, change),
+                *(task.weight_cap, task.reward_range, None),
             )
         )
 
@@ -313,7 +319,8 @@ def on_control(
     rows = []
     for place, seed in enumerate(seeds):
         data = pool[place * most : (place + 1) * most]
-        plain, white = here.units(data), here.units(data, here.change)
+        plain = here.units(data)
+        white = here.whiten(plain)
         for m, size in zip(setting["sizes"], sizes, strict=True):
             some, other = (
                 lanes.Dense(one.A[:size], one.C[:size], one.b[:size]) for one in (plain, white)
