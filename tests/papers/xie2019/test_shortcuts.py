@@ -30,7 +30,13 @@ from tests.evaluation.test_bellman_error import weights_of
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 SEED, SIZE = 3, 20
-SMALL = {"fresh": 2_000, "sizes": [1_000], "epsilons": [1.0], "shrink": 1_000 // SIZE}
+SMALL = {
+    "is_swept": True,
+    "fresh": 2_000,
+    "sizes": [1_000],
+    "epsilons": [1.0],
+    "shrink": 1_000 // SIZE,
+}
 GIVEN = trials.Chosen(2, True, 0.01, 0.4642, 0.1)
 """Of GPOPE; averaged, which is more than the last iterate."""
 
@@ -183,7 +189,7 @@ def test_gpope_in_whitened_features_is_its_fit(name: str, kind: str) -> None:
     judge = gpope(kind, SIZE, **{**given, "features": features})
     with trials._quietly():
         fit = judge.fit(data_of(name), here.task.target, session=PrivacySession(seed=SEED))
-    check_gpope(swept(here.units(data_of(name), here.change), 1.0), kind, weights_of(fit))
+    check_gpope(swept(here.whiten(here.units(data_of(name))), 1.0), kind, weights_of(fit))
 
 
 @pytest.mark.usefixtures("unlearned")
@@ -202,7 +208,8 @@ def test_rows_are_fits(name: str) -> None:
     if name == control.ON:
         fit = control.dp_lsw(1.0, "published").fit(cells(data), session=PrivacySession(seed=SEED))
         assert row["dp_lsw"] == pytest.approx(mspbe(weights_of(fit), here.truth), rel=1e-6)
-    units, plain = here.units(data), here.units(data, here.change)
+    units = here.units(data)
+    plain = here.whiten(units)
     rng = [SEED, SIZE, 1000]
     found = [run_alone(one, rng)[at] for one in (units, plain) for at in (0, 1)]
     for weights, entry in zip(
@@ -213,6 +220,17 @@ def test_rows_are_fits(name: str) -> None:
         assert row[entry] == pytest.approx(mspbe(weights, here.truth), rel=1e-6), entry
     d = here.task.features.dimension
     assert row["zero"] == pytest.approx(mspbe(np.zeros(d), here.truth), rel=1e-9)
+
+
+@pytest.mark.usefixtures("unlearned")
+def test_few_steps_give_what_all_of_them_give() -> None:
+    options, small = {"chosen": {"1000 at 1": list(GIVEN)}}, {"task": control.ON, **SMALL}
+    (swept_row,) = trials.on_control(options, small, [SEED])
+    (row,) = trials.on_control(options, {**small, "is_swept": False}, [SEED])
+    assert set(swept_row) - set(row) == {"gpope_sweep", "certified_gpope_sweep"}
+    assert len(trials.few_steps(GIVEN)) == 6
+    for name, value in row.items():
+        assert value == pytest.approx(swept_row[name], rel=1e-9), name
 
 
 def run_alone(units: lanes.Dense, seed: list[int]) -> Floats:

@@ -184,4 +184,6 @@ def test_privacy_rows_say_what_lemma_1_is_worth() -> None:
     rows = {row["series"]: row for row in claimed.chain_rows()}
     large = rows["GPOPE, chain, m = 100,000, N = 1,600,000"]
     assert large["claimed"] == 0.1
-    assert large["epsilon"] > 1.0
+    # Where its sigma is small Lemma 1 claims too much; where it is large, less than there is.
+    assert large["epsilon"] > 1.4 * large["claimed"]
+    assert rows["GPOPE, chain, m = 1,000, N = 4,000"]["epsilon"] < large["claimed"]

@@ -67,7 +67,13 @@ _CAR = Experiment(
     "xie2019.car",
     f"{MODULE}.trials:on_control",
     settings=tuple(
-        {"task": name, "fresh": 10_000, "sizes": list(_CAR_SIZES), "epsilons": list(_EPSILONS)}
+        {
+            "task": name,
+            "fresh": 10_000,
+            "sizes": list(_CAR_SIZES),
+            "epsilons": list(_EPSILONS),
+            "is_swept": name == MOUNTAIN_CAR_ON,  # whose figures show all steps
+        }
         for name in (MOUNTAIN_CAR_ON, MOUNTAIN_CAR_OFF)
     ),
     full=Plan(range(1000, 1100)),
@@ -92,7 +98,13 @@ _HIV = Experiment(
     "xie2019.hiv",
     f"{MODULE}.trials:on_control",
     settings=(
-        {"task": HIV_OFF, "fresh": 5000, "sizes": list(_HIV_SIZES), "epsilons": list(_EPSILONS)},
+        {
+            "task": HIV_OFF,
+            "fresh": 5000,
+            "sizes": list(_HIV_SIZES),
+            "epsilons": list(_EPSILONS),
+            "is_swept": False,
+        },
     ),
     full=Plan(range(1000, 1050)),
     quick=Plan(range(100, 102), {"shrink": 50}, is_reduced=True),

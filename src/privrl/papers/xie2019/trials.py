@@ -88,17 +88,29 @@ def sweep(
     return dict(zip(KINDS, found, strict=True))
 
 
-def gpope_entries(found: Mapping[str, Floats], given: Chosen, truth: Moments) -> Row:
+FACTORS = {"": 1.0, "_low": 0.1, "_high": 10.0}
+
+
+def few_steps(given: Chosen) -> list[float]:
+    """The chosen steps, and 0.1 and 10 times them: for whom no figure shows all steps."""
+    both = given.step, given.certified_step
+    return sorted({STEPS[at_factor(step, by)] for step in both for by in FACTORS.values()})
+
+
+def gpope_entries(
+    found: Mapping[str, Floats], given: Chosen, truth: Moments, steps: Sequence[float] = STEPS
+) -> Row:
     """The entries of a row about GPOPE: at the chosen step, at 0.1 and 10 times it, and at all."""
     row: Row = {}
     for kind, name, step in zip(
         KINDS, ("gpope", "certified_gpope"), (given.step, given.certified_step), strict=True
     ):
         errors = np.minimum(lanes.errors(found[kind], truth), MOST)
-        row[name] = float(errors[at_factor(step, 1.0)])
-        row[f"{name}_low"] = float(errors[at_factor(step, 0.1)])
-        row[f"{name}_high"] = float(errors[at_factor(step, 10.0)])
-        row[f"{name}_sweep"] = [float(f"{one:.6g}") for one in errors]
+        for suffix, factor in FACTORS.items():
+            place = steps.index(STEPS[at_factor(step, factor)])
+            row[f"{name}{suffix}"] = float(errors[place])
+        if len(steps) == len(STEPS):
+            row[f"{name}_sweep"] = [float(f"{one:.6g}") for one in errors]
     return row
 
 
@@ -258,12 +270,18 @@ class Judged:
         self.change = whitening_matrix(task.features, self.gram)
         self.truth = moments(task.collect(fresh, 7), task.target, task.features, task.gamma)
 
-    def units(self, data: Trajectories, change: Floats | None = None) -> lanes.Dense:
+    def whiten(self, plain: lanes.Dense) -> lanes.Dense:
+        """The moments of changed features, from those of the features."""
+        change = self.change
+        A, C = (change @ one @ change.T for one in (plain.A, plain.C))
+        return lanes.Dense(A, C, plain.b @ change.T)
+
+    def units(self, data: Trajectories) -> lanes.Dense:
         task = self.task
         return lanes.dense(
             unit_steps(
                 *(data, task.target, task.features, task.gamma),
-                *(task.weight_cap, task.reward_range, change),
+                *(task.weight_cap, task.reward_range, None),
             )
         )
 
@@ -301,7 +319,8 @@ def on_control(
     rows = []
     for place, seed in enumerate(seeds):
         data = pool[place * most : (place + 1) * most]
-        plain, white = here.units(data), here.units(data, here.change)
+        plain = here.units(data)
+        white = here.whiten(plain)
         for m, size in zip(setting["sizes"], sizes, strict=True):
             some, other = (
                 lanes.Dense(one.A[:size], one.C[:size], one.b[:size]) for one in (plain, white)
@@ -309,8 +328,9 @@ def on_control(
             for epsilon in setting["epsilons"]:
                 row: Row = {"seed": seed, "m": m, "epsilon": epsilon}
                 given = chosen(options, m, epsilon)
-                found = sweep(some, given, epsilon, seed)
-                row |= gpope_entries(found, given, here.truth)
+                steps = STEPS if setting["is_swept"] else few_steps(given)
+                found = sweep(some, given, epsilon, seed, steps)
+                row |= gpope_entries(found, given, here.truth, steps)
                 if "whitened" in options:
                     given = Chosen(*options["whitened"][f"{m} at {epsilon:g}"])
                     at_step = sweep(other, given, epsilon, seed, [given.step])["lemma1"]
