@@ -89,6 +89,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     _MUTATED.close()
 
 
+_LAST: dict[str, bool] = {}
+"""How the last test's programs were compiled, of those that say so."""
+
+
 @pytest.fixture
 def compiled_quickly(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -101,6 +105,9 @@ def compiled_quickly(
     quick = request.node.get_closest_marker("slow") is None
     if quick:
         monkeypatch.setattr(replicas, "OPTIONS", {})
+    if _LAST.get("quick", quick) != quick:
+        jax.clear_caches()  # programs of the other kind would be taken, which round otherwise
+    _LAST["quick"] = quick
     jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
     yield
     jax.config.update("jax_disable_most_optimizations", False)  # type: ignore[no-untyped-call]
