@@ -106,7 +106,8 @@ def compiled_quickly(
     if quick:
         monkeypatch.setattr(replicas, "OPTIONS", {})
     if _LAST.get("quick", quick) != quick:
-        jax.clear_caches()  # programs of the other kind would be taken, which round otherwise
+        # Programs of the other kind would be taken, which round otherwise.
+        jax.clear_caches()  # type: ignore[no-untyped-call]
     _LAST["quick"] = quick
     jax.config.update("jax_disable_most_optimizations", quick)  # type: ignore[no-untyped-call]
     yield
