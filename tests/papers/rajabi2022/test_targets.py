@@ -212,7 +212,7 @@ def test_privacy_rows_claim_and_certify_nothing() -> None:
     one, five, certified = targets.privacy_rows()
     assert one["claimed"] > five["claimed"]
     assert one["epsilon"] is None
-    assert certified["epsilon"] == 1.0
+    assert 0.999 < certified["epsilon"] <= 1.0
 
 
 @pytest.mark.slow

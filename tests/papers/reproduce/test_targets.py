@@ -153,3 +153,16 @@ def test_targets_are_listed_without_numpy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@each_target
+def test_two_seeds_are_enough_for_an_estimate(target: Target) -> None:
+    """As in a quick run: a statistic that is a function sees one seed where one is left out."""
+    for quantity in target.quantities:
+        if callable(quantity.statistic):
+            series = [1.0 / (k + 1) for k in range(100)]
+            try:
+                value = quantity.statistic([0.5])
+            except TypeError:
+                value = quantity.statistic([series])
+            assert np.isfinite(value), quantity.name

@@ -491,7 +491,7 @@ FIGURE = Target(
                 _varies(sigma),
                 "loss",
                 {**_CPT, "sigma": sigma},
-                statistic=statistics.stdev,
+                statistic=statistics.pstdev,
                 pilot=_LOSS_SPREADS[sigma],
                 spread=_LOSS_SPREADS[sigma] / 2.0**0.5,
                 lost="Our copy has lost the shaded regions.",
