@@ -123,7 +123,7 @@ def cell(
     quantity, ours = target.by_name[name], verdict.estimates.get(name)
     shown = "–" if ours is None else short(ours.value)
     if number is None:
-        return shown, "lost" if quantity.lost else "", ""
+        return shown, "no number" if quantity.lost else "", ""
     return shown, short(number.printed), "" if ours is None else "✓" if number.agrees else "✗"
 
 
