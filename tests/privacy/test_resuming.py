@@ -347,21 +347,37 @@ def test_all_that_makes_noise_or_numbers_is_part_of_the_machine(
     assert f"privrl {privrl.__version__}" in here
 
 
+X86 = "processor: 0\nmodel name: EPYC\ncpu family: 26\nmodel: 2\nflags: fma avx avx512f lm\n"
+ALIKE = {
+    "another order of flags": X86.replace("fma avx ", "avx fma "),
+    "two cores": X86 + "\n" + X86.replace("processor: 0", "processor: 1"),
+    "a newer kernel": X86.replace(" lm", " lm user_shstk ibpb_exit_to_user"),
+}
+OTHERS = {
+    "another family": X86.replace("26", "25"),
+    "fewer instructions": X86.replace(" avx512f", ""),
+    "another kind beside it": X86 + "\n" + X86.replace("model: 2", "model: 3"),
+    "nothing told": "",
+}
+# Nothing but these lines differs between two generations.
+PAIRS = (
+    ("cpu: POWER9", "cpu: POWER10"),
+    ("isa: rv64gc\nuarch: sifive,u74", "isa: rv64gcv\nuarch: thead,c920"),
+    ("processor 0: machine = 3906\nfeatures: vx", "processor 0: machine = 3931\nfeatures: vx vxe2"),
+    ("CPU part: 0xd0c\nFeatures: fp asimd", "CPU part: 0xd40\nFeatures: fp asimd sve"),
+)
+
+
 def test_processors_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    # What virtual machines show: the name of a family, whichever generation it is.
-    one = "processor: 0\nmodel name: EPYC\ncpu family: 26\nmodel: 2\nflags: fma avx avx512f\n"
-    told = {
-        "same": one.replace("fma avx", "avx fma") + "\nprocessor: 1\nmodel name: EPYC\n",
-        "older": one.replace("26", "25"),
-        "without": one.replace(" avx512f", ""),
-    }
-    found = {}
-    for name, text in {"here": one, **told}.items():
-        (tmp_path / name).write_text(text)
-        found[name] = resuming._processor(tmp_path / name)
-    assert found["here"] == found["same"]
-    assert found["here"].startswith("EPYC ")
-    assert len({found["here"], found["older"], found["without"]}) == 3
+    def told(text: str) -> str:
+        (tmp_path / "cpuinfo").write_text(text)
+        return resuming._processor(tmp_path / "cpuinfo")
+
+    assert told(X86).startswith("EPYC ")
+    assert {told(text) for text in ALIKE.values()} == {told(X86)}
+    assert len({told(text) for text in (X86, *OTHERS.values())}) == 1 + len(OTHERS)
+    for one, other in PAIRS:
+        assert told(one) != told(other)
     assert resuming._processor(tmp_path / "missing")  # as on other systems
 
 

@@ -55,6 +55,7 @@ import inspect
 import json
 import os
 import platform
+import re
 import secrets
 import sys
 import types
@@ -332,23 +333,32 @@ def machine_fingerprint() -> tuple[str, ...]:
     return (*versions, sys.version, platform.machine(), _processor(), flags)
 
 
-# Those of x86 and of ARM. A name alone does not tell generations apart: virtual machines hide it.
-_PROCESSOR = (
-    *("vendor_id", "model name", "cpu family", "model", "stepping", "flags", "Features"),
-    *("CPU implementer", "CPU variant", "CPU part", "CPU revision"),
+# What tells generations apart, on x86, ARM, POWER, RISC-V and s390: virtual machines hide the name.
+_PROCESSOR = frozenset(
+    {
+        *("vendor_id", "model name", "cpu family", "model"),
+        *("cpu implementer", "cpu variant", "cpu part", "cpu", "isa", "uarch", "machine"),
+    }
 )
+# Of the instructions those that compute: a new kernel lists more of the others on the same machine.
+_ARITHMETIC = re.compile(r"avx|fma|f16c|s?sse|amx|neon|asimd|sve|sme|bf16|i8mm|fp|vx|vector", re.I)
 
 
 def _processor(told_by: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name, and a digest of what it is and which instructions it has."""
-    name, known = platform.processor(), {}
+    """The processor's name, and a digest of what it is and which instructions it computes with."""
+    name, told = platform.processor(), set()
     with suppress(OSError, ValueError):
-        first = told_by.read_text(encoding="utf-8").partition("\n\n")[0]
-        pairs = (line.partition(":") for line in first.splitlines())
-        known = {key.strip(): sorted(value.split()) for key, _, value in pairs}
-        name = " ".join(known.get("model name", [name]))
-    told = {key: known[key] for key in _PROCESSOR if key in known}
-    return f"{name} {hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]}"
+        # Of all cores, in any order: there may be several kinds.
+        for line in sorted(set(told_by.read_text(encoding="utf-8").splitlines())):
+            key, _, value = (part.strip() for part in line.partition(":"))
+            if key == "model name":
+                name = value
+            if key.lower() in _PROCESSOR:
+                told.add(f"{key}: {value}")
+            elif key.lower() in ("flags", "features"):
+                told |= {flag for flag in value.split() if _ARITHMETIC.match(flag)}
+    digest = hashlib.sha256("\n".join(sorted(told)).encode()).hexdigest()
+    return f"{name} {digest[:16]}"
 
 
 # --- digests of things ----------------------------------------------------------------------------
