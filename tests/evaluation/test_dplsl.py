@@ -132,8 +132,18 @@ def test_a_ridge_lost_in_rounding_is_no_error_for_any_data(ridge: float, states:
     assert judge.fit(data).weights is not None
 
 
-def test_states_weighed_beyond_all_numbers_are_no_error() -> None:
-    data = Trajectories.from_arrays([0, 0, 1], [0] * 3, [1.0] * 3, lengths=[1] * 3)
-    judge = plain(state_weights=[1e308] * 3)
-    np.testing.assert_array_equal(exact_of(judge, data), np.zeros(3))
-    assert scale_of(judge, data) == math.inf
+@pytest.mark.parametrize("kind", [DPLSL, published.DPLSL])
+def test_a_ridge_whose_noise_would_vanish_is_refused(kind: type[DPLSL]) -> None:
+    for data in (simulated(60, 2), simulated(3, 2)):
+        with pytest.raises(InputError, match="ridge is too large to compute with"):
+            plain(kind, ridge=1e150).fit(on_policy(data))
+
+
+def test_bounds_too_large_for_numbers_are_infinite_for_all_data() -> None:
+    """Where public numbers say that some of them could be."""
+    judge = plain(ridge=1e-250)
+    bounds = {scale_of(judge, on_policy(data)) for data in (simulated(60, 2), simulated(1, 2))}
+    assert bounds == {math.inf}
+    found = judge.fit(simulated(60, 2)).weights
+    assert found is not None
+    np.testing.assert_array_equal(np.abs(found), np.finfo(np.float64).max)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privrl.data import Fourier, OneHot, Polynomial, Tabular, Trajectories
+from privrl.data import Fourier, FunctionFeatures, OneHot, Polynomial, Tabular, Trajectories
 from privrl.data.columns import Facts
 from privrl.evaluation.dplsl import DPLSL
 from privrl.evaluation.dplsw import DPLSW, OutputPerturbation, discounted, first_visits, local_lsw
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 BUDGET = Budget(1.0, 1e-5)
 
 
-def plain(kind: type[DPLSW] = DPLSW, **changed: Any) -> DPLSW:
+def plain(kind: Any = DPLSW, **changed: Any) -> Any:
     given: dict[str, Any] = {
         "features": OneHot(3),
         "reward_range": (-0.5, 2.0),
@@ -79,16 +79,19 @@ def scale_of(judge: OutputPerturbation, data: Trajectories) -> float:
     return kept[0]
 
 
-def _brute_force(data: Trajectories, gamma: float) -> tuple[Floats, Floats]:
+def _brute_force(
+    data: Trajectories, gamma: float, horizon: int | None = None
+) -> tuple[Floats, Floats]:
     """For each state, how many people visit it, and the sum of their mean returns."""
     counts, sums = np.zeros(3), np.zeros(3)
     for unit in range(data.num_units):
         seen: dict[int, list[float]] = {}
         for one in np.flatnonzero(data.unit_index == unit):
             x = data[int(one)]
-            for s in set(x.states.tolist()):
-                t = x.states.tolist().index(s)
-                later = x.rewards[t:]
+            states = x.states.tolist()[:horizon]
+            for s in set(states):
+                t = states.index(s)
+                later = x.rewards[t:horizon]
                 seen.setdefault(s, []).append(float(later @ gamma ** np.arange(len(later))))
         for s, returns in seen.items():
             counts[s] += 1
@@ -106,11 +109,69 @@ def test_first_visits_are_those_of_a_loop(users: int | None) -> None:
     assert found.units == (users or 60)
 
 
+@pytest.mark.parametrize("horizon", [1, 2, 5, 10**9])
+@pytest.mark.parametrize("users", [None, 11])
+def test_steps_beyond_the_horizon_count_for_nothing(users: int | None, horizon: int) -> None:
+    data = simulated(60, 2, users)
+    found = first_visits(
+        data, 3, 0.9, (-0.5, 2.0), (-math.inf, math.inf), width=4.0, horizon=horizon
+    )
+    counts, sums = _brute_force(data, 0.9, horizon)
+    np.testing.assert_array_equal(found.counts, counts)
+    np.testing.assert_allclose(found.sums, sums / 4.0, rtol=1e-12)
+    # Others do not count at all: neither their states nor what they pay.
+    step = np.arange(data.num_steps) - np.repeat(data.offsets[:-1], data.lengths)
+    late = step >= horizon
+    assert late.any() or horizon > data.lengths.max()
+    other = replace(
+        data,
+        states=np.where(late, 0, data.states),
+        rewards=np.where(late, math.nan, data.rewards),
+    )
+    for judge in (plain(horizon=horizon), DPLSL(OneHot(3), (-0.5, 2.0), BUDGET, horizon=horizon)):
+        one, two = (judge.gather(on_policy(x)).total for x in (data, other))
+        np.testing.assert_array_equal(one, two)
+
+
+def test_the_horizon_bounds_returns() -> None:
+    assert plain(gamma=1.0, horizon=4).returns_range() == (-2.0, 8.0)
+    assert plain(gamma=1.0, horizon=4, return_bound=3.0).returns_range() == (-2.0, 3.0)
+    assert plain(gamma=0.5, horizon=2).returns_range() == (-0.75, 3.0)
+    assert plain(gamma=0.0, horizon=2).returns_range() == (-0.5, 2.0)
+    assert plain(horizon=10**6).returns_range() == plain().returns_range()
+    data = simulated(60, 2)
+    assert plain(horizon=2).fit(data).settings["horizon"] == 2
+    assert "horizon" not in plain().fit(data).settings
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1e-200, 0.3, 0.9, 0.999, 1.0])
+def test_returns_of_long_trajectories_are_those_of_a_loop(gamma: float) -> None:
+    """Lengths about a block (64) and a block of blocks; blocks come from the end of each."""
+    rng = np.random.default_rng(3)
+    around = [n + d for n in (64, 128, 64 * 64, 64 * 65, 2 * 64 * 64) for d in (-1, 0, 1)]
+    lengths = np.array([1, 2, *around, 1, 20_000, 63, 3])
+    rewards = rng.uniform(-1.0, 2.0, lengths.sum())
+    wanted, end = np.empty(lengths.sum()), 0
+    for length in lengths:
+        end, later = end + length, 0.0
+        for row in range(end - 1, end - length - 1, -1):
+            wanted[row] = later = rewards[row] + gamma * later
+    found = discounted(rewards, lengths, gamma, (-1.0, 2.0))
+    # Each of n additions is off by 2^-53 of a sum of at most 2 n, or 2 / (1 - gamma).
+    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=20_000 * 40_000 * 2.0**-53)
+    np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-9)
+    # Nobody's returns depend on who else is there, to the last bit.
+    place = int(np.flatnonzero(lengths == 20_000)[0])
+    rows = slice(int(lengths[:place].sum()), int(lengths[: place + 1].sum()))
+    alone = discounted(rewards[rows], lengths[place : place + 1], gamma, (-1.0, 2.0))
+    np.testing.assert_array_equal(found[rows], alone)
+
+
 def test_returns_by_hand() -> None:
     data = Trajectories.from_arrays(
         [0, 1, 0, 2, 2], [0] * 5, [1.0, 2.0, 4.0, 8.0, 16.0], lengths=[3, 2], num_actions=1
     )
-    returns = discounted(data, 0.5, (0.0, 10.0))
+    returns = discounted(data.rewards, data.lengths, 0.5, (0.0, 10.0))
     np.testing.assert_array_equal(returns, [3.0, 4.0, 4.0, 13.0, 10.0])  # 16 was clipped
     found = first_visits(data, 3, 0.5, (0.0, 10.0), (0.0, 12.0))
     np.testing.assert_array_equal(found.counts, [1, 1, 1])
@@ -152,6 +213,88 @@ def test_neighbours_are_within_the_smooth_bound_and_the_bound_is_smooth(
     assert np.linalg.norm(values[0] - values[1]) <= min(bounds) * (1.0 + 1e-9)
     beta = judge.mechanism().beta * (1.0 + 1e-9)
     assert math.exp(-beta) <= bounds[0] / bounds[1] <= math.exp(beta)
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(person, min_size=1, max_size=4),
+    person,
+    st.integers(0, 3),
+    st.sampled_from([DPLSW, DPLSL, published.DPLSW, published.DPLSL]),
+    st.sampled_from([1.0, 1e139, 1e-139]),
+    st.sampled_from([(0.0, 1.0), (-1.0, 0.25), (0.5, 1.0)]),
+    st.sampled_from([None, 1, 2]),
+)
+def test_neighbours_are_within_the_bound_whatever_the_units(
+    owned: list[Any],
+    other: Any,
+    which: int,
+    kind: Any,
+    size: float,
+    ends: tuple[float, float],
+    horizon: int | None,
+) -> None:
+    which %= len(owned)
+    judge = plain(
+        kind,
+        reward_range=(size * ends[0], size * ends[1]),
+        gamma=0.5,
+        horizon=horizon,
+    )
+    values, bounds = [], []
+    for listed in (owned, [other if i == which else x for i, x in enumerate(owned)]):
+        data = on_policy(people(*listed))
+        with np.errstate(over="ignore"):
+            data = replace(data, rewards=size * data.rewards)
+        values.append(exact_of(judge, data))
+        bounds.append(scale_of(judge, data))
+    assert np.all(np.isfinite(values))
+    assert np.all(np.isfinite(bounds))
+    assert min(bounds) > 0.0
+    assert np.linalg.norm(values[0] - values[1]) <= min(bounds) * (1.0 + 1e-9)
+    beta = judge.mechanism().beta * (1.0 + 1e-9)
+    assert math.exp(-beta) <= bounds[0] / bounds[1] <= math.exp(beta)
+
+
+@pytest.mark.parametrize("size", [1e-139, 1.0, 1e139])
+@pytest.mark.parametrize("kind", [DPLSW, DPLSL, published.DPLSW, published.DPLSL])
+def test_other_units_change_nothing_but_units(kind: Any, size: float) -> None:
+    data = simulated(60, 2)
+    larger = replace(data, rewards=size * data.rewards)
+    plainly = plain(kind, reward_range=(0.0, 2.0), gamma=0.5)
+    scaled = plain(kind, reward_range=(0.0, 2.0 * size), gamma=0.5)
+    np.testing.assert_allclose(exact_of(scaled, larger), size * exact_of(plainly, data), rtol=1e-12)
+    assert scale_of(scaled, larger) == pytest.approx(size * scale_of(plainly, data), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [DPLSW, DPLSL, published.DPLSW, published.DPLSL])
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"reward_range": (0.0, 1e305)}, "reward_range must be within"),
+        ({"reward_range": (-1e305, 0.0), "return_bound": 1.0}, "reward_range must be within"),
+        ({"reward_range": (0.0, 1e-321)}, "range of returns must be 1e-140 to 1e.140 wide"),
+        ({"reward_range": (0.0, 1e139), "gamma": 0.99}, "range of returns must be"),
+        ({"return_bound": 1e-200}, "range of returns must be"),
+        ({"state_weights": [1e308] * 3}, "state_weights cannot be computed with"),
+        ({"state_weights": [0.0, 1e-200, 0.0]}, "state_weights cannot be computed with"),
+    ],
+)
+def test_what_cannot_be_computed_with_is_refused_before_data_are_there(
+    kind: Any, changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        plain(kind, **changed)
+
+
+@pytest.mark.parametrize("kind", [DPLSW, DPLSL])
+@pytest.mark.parametrize("size", [0.0, 1e-80, 1e80])
+def test_features_that_cannot_be_computed_with_are_refused(kind: Any, size: float) -> None:
+    features = FunctionFeatures(lambda states: size * np.ones((len(states), 1)), 1, 1e100)
+    judge = plain(kind, features=features, num_states=3)
+    for data in (simulated(60, 2), simulated(3, 2)):
+        with pytest.raises(InputError, match="features cannot be computed with"):
+            judge.fit(on_policy(data))
 
 
 def test_the_bound_is_reached_so_the_test_above_could_fail() -> None:
@@ -241,6 +384,8 @@ def test_where_it_is_not_private_it_is_refused() -> None:
         ({"reward_range": None}, "reward_range is needed"),
         ({"gamma": 1.0}, "return_bound is needed"),
         ({"return_bound": 0.0}, "return_bound"),
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": 1.5}, "horizon"),
         ({"budget": Budget(1.0)}, "delta above 0"),
         ({"state_weights": [1.0]}, "3 entries"),
         ({"state_weights": [-1.0, 1.0, 1.0]}, "zero or more"),

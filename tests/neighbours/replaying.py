@@ -10,6 +10,9 @@ that was charged; where batches are disjoint, one release may differ and no othe
 
 Learners that draw inside compiled loops are looked at from outside: what one step would add up, for
 both tables, at the parameters of the run on the usual one.
+
+Noise as wide as a smooth bound S(X) has no standard deviation that both share. There the exact
+value may move by the smaller of both bounds, and their logarithms may be beta apart.
 """
 
 import json
@@ -37,6 +40,7 @@ from privrl.privacy.events import (
     Repeated,
 )
 from privrl.privacy.mechanisms import clip
+from privrl.privacy.mechanisms.smooth import SmoothMechanism
 from privrl.privacy.noise import Source
 from privrl.privacy.promise import Relation
 from tests.neighbours.running import Command, Outcome, Stance, run
@@ -188,12 +192,16 @@ def replays(
     usual: Replacement | None = None,
 ) -> Replays:
     """Both runs, for each neighbour that is not refused; `usual` is who is there to begin with."""
-    how = {"source": _by_source, "updates": _by_updates, "draws": _by_draws}.get(command.noise)
+    how = {
+        "source": _by_source,
+        "updates": _by_updates,
+        "draws": _by_draws,
+        "smooth": _by_smooth,
+    }[command.noise]
     everybody = people()
     rows = [row for one in everybody for row in one]
-    if how is not None:
-        first = rows if usual is None else usual.table(everybody)
-        yield from how(command, first, replacements, stance, folder)
+    first = rows if usual is None else usual.table(everybody)
+    yield from how(command, first, replacements, stance, folder)
 
 
 def _by_source(
@@ -254,6 +262,69 @@ def wrong(moved: Moved) -> str:
     if moved.differing > 1:
         return f"{moved.differing} of {moved.releases} disjoint batches differ"
     return ""
+
+
+# --- noise that depends on the data --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """One release of a function with a smooth bound."""
+
+    mechanism: SmoothMechanism
+    exact: Floats
+    bound: float
+
+
+def _by_smooth(
+    command: Command,
+    rows: list[Row],
+    replacements: list[Replacement],
+    stance: Stance,
+    folder: Path,
+) -> Replays:
+    """For `DPLSW` and `DPLSL`: nothing that they add up depends on what was released before."""
+    everybody = people()
+    outcome, usual = _perturbed(command, rows, folder, stance)
+    assert outcome is not None
+    if outcome.refused and stance == "neutral":
+        return
+    assert outcome.code == 0, f"{command.name}: {outcome.code} {outcome.err}"
+    assert usual, f"{command.name} released nothing of a smooth bound."
+    for replacement in replacements:
+        second, other = _perturbed(command, replacement.table(everybody), folder, stance)
+        if second is not None and second.code == 0:
+            yield replacement, _moved_smoothly(usual, other)
+
+
+def _perturbed(
+    command: Command, rows: list[Row], folder: Path, stance: Stance
+) -> tuple[Outcome | None, list[Perturbed]]:
+    held: list[Perturbed] = []
+    release = SmoothMechanism.release
+
+    def kept(self: SmoothMechanism, value: Any, bound: Any, source: Source) -> Any:
+        held.append(Perturbed(self, np.array(value), float(bound)))
+        return release(self, value, bound, source)
+
+    with mock.patch.object(SmoothMechanism, "release", kept):
+        return run(command, rows, folder, stance), held
+
+
+def _moved_smoothly(usual: list[Perturbed], other: list[Perturbed]) -> Moved:
+    if [one.mechanism for one in usual] != [one.mechanism for one in other]:
+        return Moved(np.inf, 0, len(usual), "other releases")
+    most = 0.0
+    for one, two in zip(usual, other, strict=True):
+        bounds = np.array([one.bound, two.bound])
+        if not (np.all(np.isfinite([one.exact, two.exact])) and np.all(np.isfinite(bounds))):
+            return Moved(np.inf, 0, len(usual), "a value or bound that is not finite")
+        if not np.all(bounds > 0.0):
+            return Moved(np.inf, 0, len(usual), "a bound of nothing")
+        distance = float(np.linalg.norm(two.exact - one.exact)) / float(bounds.min())
+        apart = abs(float(np.diff(np.log(bounds))[0])) / one.mechanism.beta
+        most = max(most, distance, apart)
+    return Moved(most, 0, len(usual))
 
 
 # --- compiled loops ------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class Command:
 
     noise: Literal["source", "updates", "draws", "smooth"] = "source"
     """Where noise is drawn: by a `Source`; in a compiled loop, of updates or of draws of a person;
-    or as wide as the data asks for, of which there is nothing to play again."""
+    or as wide as the data asks for, by a `SmoothMechanism`."""
 
     thresholds: Mapping[str, int] = field(default_factory=dict)
     """Others than the usual ones."""

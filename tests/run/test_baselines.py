@@ -57,7 +57,7 @@ def weights_of(result: Any) -> Any:
 def test_alone_they_are_their_fit(name: str, kind: Any) -> None:
     data = people()
     study = evaluate(data, None, asked({name: 1.0}, weight_cap=1.0), seed=5)
-    judge = kind(TABLE, RANGE, BUDGET, 0.9, return_bound=LARGEST)
+    judge = kind(TABLE, RANGE, BUDGET, 0.9, return_bound=LARGEST, horizon=5)
     fitted = judge.fit(data, session=ChildSession(seed=5))
     np.testing.assert_array_equal(weights_of(study.main), weights_of(fitted))
     assert study.main.settings == fitted.settings

@@ -9,26 +9,34 @@ ridge lambda, theta minimises
 
 and is released with N(0, (alpha S(X))^2 I).
 
-Unit and relation: as for `DPLSW`. Sensitivity: exchange x for x', write theta' for the new solution
-and v_s = phi_s' theta. Then H' (theta' - theta) = (g' - g) - (H' - H) theta
-= sum_s rho_s phi_s u_s with u_s = [s in x'] (F_{x',s} - v_s) - [s in x] (F_{x,s} - v_s). Returns
-lie in an interval of width W that contains 0, so |u_s| <= W + |v_s|; ||H'^-1|| <= 2/lambda; and
+Unit and relation: as for `DPLSW`; and as there all is in units of W, the width of the interval in
+which returns lie: F_{x,s} and theta stand for F_{x,s} / W and theta / W below, and S(X) is W times
+what follows. theta is linear in F, so it is W times this one.
 
-    ||theta' - theta||  <=  2/lambda ||Phi|| (W ||rho||_2 + ||rho||_inf ||Phi|| ||theta||).
+Sensitivity: exchange x for x', write theta' for the new solution and v_s = phi_s' theta. Then
+H' (theta' - theta) = (g' - g) - (H' - H) theta = sum_s rho_s phi_s u_s with
+u_s = [s in x'] (F_{x',s} - v_s) - [s in x] (F_{x,s} - v_s). Returns lie in an interval of width 1
+that contains 0, so |u_s| <= 1 + |v_s|; ||H'^-1|| <= 2/lambda; and
+
+    ||theta' - theta||  <=  2/lambda ||Phi|| (||rho||_2 + ||rho||_inf ||Phi|| ||theta||).
 
 H is B'B + lambda/2 I and g is B'y, the rows of B being sqrt(rho_s) phi_s' and y = sqrt(rho_s)
-F_{x,s}, so that ||theta|| <= ||y|| / sqrt(2 lambda) <= W sqrt(sum_s rho_s n_s / (2 lambda)). Since
+F_{x,s}, so that ||theta|| <= ||y|| / sqrt(2 lambda) <= sqrt(sum_s rho_s n_s / (2 lambda)). Since
 k exchanges raise n_s by at most k, and to at most m,
 
-    L_k  =  2 W ||Phi|| / lambda (c sqrt(sum_s rho_s min(n_s + k, m)) + ||rho||_2),
+    L_k  =  2 ||Phi|| / lambda (c sqrt(sum_s rho_s min(n_s + k, m)) + ||rho||_2),
     c    =  ||Phi|| ||rho||_inf / sqrt(2 lambda),
 
 bounds the local sensitivity k exchanges away, and L_k(X) <= L_{k+1}(X') for neighbours. Theorem:
 `privrl.privacy.mechanisms.smooth`.
 
+Range of numbers: every L_k lies between 2 ||Phi|| ||rho||_2 / lambda and L_m, which are public. A
+ridge is refused where the former is too small; where W L_m is too large, all L_k count as infinite.
+
 With the published constants it is `privrl.papers.xie2019.DPLSL`.
 
-Released, clipped and refused: as for `DPLSW`. States must be a table: Phi has a row for each.
+Released, clipped, cut at the horizon and refused: as for `DPLSW`. States must be a table: Phi has a
+row for each.
 """
 
 import math
@@ -39,8 +47,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privrl.core import checks
+from privrl.core.errors import InputError
 from privrl.core.types import Floats
 from privrl.evaluation.dplsw import OutputPerturbation, Solution, Visits
+from privrl.evaluation.sums import SMALLEST
+
+# Of W L_m; theta is at most m times that, with what rounding makes of a ridge lost in it.
+_MOST = 1e280
 
 
 @dataclass(frozen=True)
@@ -61,14 +74,23 @@ class DPLSL(OutputPerturbation):
         phi, rho, m = self.phi(), self.weights_of_states(), visits.units
         ridge = 4.0 * math.sqrt(m) if self.ridge is None else self.ridge
         theta = solution(phi, rho, ridge, visits)
-        low, high = self.returns_range()
         norm = float(np.linalg.norm(phi, 2))
-        scale = 2.0 * (high - low) * norm / self.denominator(ridge, norm, float(rho.max()))
-        return Solution(
-            theta,
-            lambda k: local_lsl(scale, norm, rho, ridge, visits.counts, m, k),
-            {"ridge": ridge},
-        )
+        nobody = np.zeros(len(rho), dtype=np.int64)
+        with np.errstate(all="ignore"):
+            scale = float(2.0 * np.float64(norm) / self.denominator(ridge, norm, float(rho.max())))
+            least, most = local_lsl(scale, norm, rho, ridge, nobody, m, np.array([0, m]))
+        if least < SMALLEST:
+            raise InputError("is too large to compute with.", field="ridge")
+        if not most * self.width < _MOST:
+
+            def local(k: NDArray[np.int64]) -> Floats:
+                return np.full(k.shape, math.inf)
+        else:
+
+            def local(k: NDArray[np.int64]) -> Floats:
+                return local_lsl(scale, norm, rho, ridge, visits.counts, m, k)
+
+        return Solution(theta, local, {"ridge": ridge})
 
     def denominator(self, ridge: float, norm: float, largest: float) -> float:
         """That of L_k, for ||Phi|| = `norm` and ||rho||_inf = `largest`."""
@@ -79,13 +101,10 @@ def solution(phi: Floats, rho: Floats, ridge: float, visits: Visits) -> Floats:
     """theta, whatever was visited: H is inverted along its axes, each lambda/2 long at least.
 
     A general solver would find H singular, and say so, where the ridge is lost in rounding: for
-    some data and not for others. Where H or g is too large for numbers, theta counts as 0.
+    some data and not for others. H and g are numbers, as `check_size` holds.
     """
-    with np.errstate(all="ignore"):
-        weighed = phi * rho[:, None]
-        gram, g = weighed.T @ (visits.counts[:, None] * phi), weighed.T @ visits.sums
-    if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(g))):
-        return np.zeros(g.shape)
+    weighed = phi * rho[:, None]
+    gram, g = weighed.T @ (visits.counts[:, None] * phi), weighed.T @ visits.sums
     values, axes = np.linalg.eigh(gram)
     with np.errstate(all="ignore"):
         return np.asarray(axes @ ((axes.T @ g) / (np.maximum(values, 0.0) + ridge / 2.0)))
@@ -100,7 +119,7 @@ def local_lsl(
     m: int,
     k: NDArray[np.int64],
 ) -> Floats:
-    """L_k, for `scale` = 2 W ||Phi|| / lambda and `norm` = ||Phi||."""
+    """L_k, for `scale` = 2 ||Phi|| / lambda and `norm` = ||Phi||."""
     weight = np.zeros(k.shape)
     for count in np.unique(counts):
         weight += rho[counts == count].sum() * np.minimum(count + k, m)

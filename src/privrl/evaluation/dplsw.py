@@ -6,18 +6,29 @@ weights w_s >= 0, Gamma = diag(w) and Phi the features of all S states,
 
     theta  =  (Gamma^1/2 Phi)^+ Gamma^1/2 F,        released with N(0, (alpha S(X))^2 I).
 
+With a public `horizon` H a trajectory ends with its first H steps: no later visit, no later reward.
+
 Unit: a trajectory; or a person, F_{x,s} being then the mean over their trajectories that visit s.
 Relation: replace-one; m is public. Every F_{x,s} lies in [low, high] (`returns_range`), which
-contains 0, of width W. Sensitivity: exchanging one unit moves F_s by at most W / max(n_s, 1).
-Proof: if both the old and the new unit visit s, one of n_s terms changes, by at most W; if only the
-old one does, F_s moves by 1/n_s of its distance to the mean of the others (or to 0); if only the
-new one does, by 1/(n_s + 1) of its distance to F_s (or 0). With K the spectral norm of
-(Gamma^1/2 Phi)^+, and since k exchanges lower n_s by at most k,
+contains 0. All is computed in units of its width W, which is public: the F_{x,s} / W lie in
+[low / W, high / W], of width 1, within [-1, 1]. Sensitivity: exchanging one unit moves F_s / W by
+at most 1 / max(n_s, 1). Proof: if both the old and the new unit visit s, one of n_s terms changes,
+by at most 1; if only the old one does, F_s / W moves by 1/n_s of its distance to the mean of the
+others (or to 0); if only the new one does, by 1/(n_s + 1) of its distance to F_s / W (or 0). With K
+the spectral norm of (Gamma^1/2 Phi)^+, and since k exchanges lower n_s by at most k,
 
-    L_k  =  K W sqrt(sum_s w_s / max(n_s - k, 1)^2)
+    L_k  =  K sqrt(sum_s w_s / max(n_s - k, 1)^2)
 
-bounds the local sensitivity k exchanges away, L_k(X) <= L_{k+1}(X') for neighbours, and
-S(X) = max over k of e^(-k beta) L_k is beta-smooth. Theorem: `privrl.privacy.mechanisms.smooth`.
+bounds the local sensitivity of theta / W k exchanges away, L_k(X) <= L_{k+1}(X') for neighbours,
+and max over k of e^(-k beta) L_k is beta-smooth. S(X) is W times that, as theta is W times the
+solution in these units: a public factor of both. Theorem: `privrl.privacy.mechanisms.smooth`.
+
+The horizon changes nothing: the proof knows of F_{x,s} that it depends on x alone and lies in
+[low, high], and of n_s that it counts units that visit s; both hold for the first H steps of x.
+
+Range of numbers: sums of m terms in [-1, 1] cannot overflow. W, the rewards, the weights, Phi and K
+are refused where theta or S could overflow or vanish, by public numbers alone: else the exact value
+of some data, and of no neighbour, would count as 0 (`SmoothMechanism.release`), or noise would.
 
 Noise: beta = epsilon / (4 (d + ln(2/delta))), as published, and the least alpha that the theorem
 allows. With the published alpha it is `privrl.papers.xie2019.DPLSW`: several times more noise.
@@ -30,8 +41,9 @@ trajectories that were cut off end there. On-policy only: a ratio would multiply
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,7 +61,7 @@ from privrl.evaluation.bellman_error import clipped_rewards, off_policy, value_a
 from privrl.evaluation.private_linear import PrivateLinear
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, batches
-from privrl.evaluation.sums import Sums, gather_sums
+from privrl.evaluation.sums import SMALLEST, Sums, gather_sums
 from privrl.privacy.certificate import Assumption
 from privrl.privacy.ledger import warn_if_large
 from privrl.privacy.mechanisms.smooth import SmoothMechanism, smooth_bound
@@ -59,6 +71,14 @@ from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 RETURNS_CLIPPED = Assumption(
     "every return lies in the public range", "by the algorithm: rewards and returns are clipped"
 )
+
+# What rewards, and the width of the range of returns, may be. `SMALLEST` is the least width.
+LARGEST = 1e140
+# Of public weights, features and K, down to its reciprocal: ||Phi||^2 ||rho||_inf m is a number
+# then, and so are theta and S(X), in units of W and times W.
+_LARGEST_SIZE = 1e60
+# Rows added up at once; at most 256.
+_BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -75,17 +95,32 @@ class OutputPerturbation(PrivateLinear):
     """How large a return could be, in absolute value, if less than the rewards allow; returns
     beyond are clipped."""
 
+    horizon: int | None = field(default=None, kw_only=True)
+    """How many steps of a trajectory count; by default all."""
+
     method: ClassVar[str]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gamma == 1.0 and self.return_bound is None:
+        if self.horizon is not None:
+            checks.count("horizon", self.horizon)
+        if self.gamma == 1.0 and self.return_bound is None and self.horizon is None:
             raise InputError(
                 "is needed without discounting: say how large a return could be.",
                 field="return_bound",
             )
         if self.return_bound is not None:
             checks.positive("return_bound", self.return_bound)
+        if max(abs(end) for end in self.reward_range) > LARGEST:
+            raise InputError(
+                f"must be within -{LARGEST:g} and {LARGEST:g}: state rewards in other units.",
+                field="reward_range",
+            )
+        if not SMALLEST <= self.width <= LARGEST:
+            raise InputError(
+                f"The range of returns must be {SMALLEST:g} to {LARGEST:g} wide, not "
+                f"{self.width:g}: state rewards in other units."
+            )
         self.weights_of_states()
 
     def state_count(self) -> int:
@@ -113,19 +148,31 @@ class OutputPerturbation(PrivateLinear):
             )
         if not (np.all((given >= 0.0) & np.isfinite(given)) and np.any(given > 0.0)):
             raise InputError("must be zero or more, and not all zero.", field="state_weights")
+        check_size("state_weights", float(given.max()))
         return given
 
     def returns_range(self) -> tuple[float, float]:
         """Where every return lies; it contains 0, the return of nothing."""
         low, high = self.reward_range
-        reach = math.inf if self.gamma == 1.0 else 1.0 / (1.0 - self.gamma)
+        steps = math.inf if self.horizon is None else float(self.horizon)
+        reach = steps
+        if self.gamma < 1.0:
+            reach = 1.0 / (1.0 - self.gamma) * (1.0 - self.gamma**steps)
         bound = math.inf if self.return_bound is None else self.return_bound
         ends = [0.0 if end == 0.0 else end * reach for end in (min(low, 0.0), max(high, 0.0))]
         return max(ends[0], -bound), min(ends[1], bound)
 
+    @property
+    def width(self) -> float:
+        """W, public: the unit of all sums and of `solve`."""
+        low, high = self.returns_range()
+        return high - low
+
     def phi(self) -> Floats:
         """The features of all states, (S, d)."""
-        return np.asarray(self.features(np.arange(self.state_count())), dtype=np.float64)
+        phi = np.asarray(self.features(np.arange(self.state_count())), dtype=np.float64)
+        check_size("features", float(np.abs(phi).max(initial=0.0)))
+        return phi
 
     def mechanism(self) -> SmoothMechanism:
         """The noise, but for its private scale."""
@@ -138,7 +185,7 @@ class OutputPerturbation(PrivateLinear):
 
     @abstractmethod
     def solve(self, visits: "Visits") -> "Solution":
-        """theta without noise, and how far it is from those of neighbours."""
+        """theta without noise, and how far it is from those of neighbours, both in units of W."""
 
     def fit(
         self,
@@ -165,8 +212,16 @@ class OutputPerturbation(PrivateLinear):
     ) -> Sums:
         """For each state the units of `batch` that visit it, and their returns; see `sums`."""
         require_on_policy(self.method, batch, policy)
-        bounds = self.reward_range, self.returns_range()
-        visits = first_visits(batch, self.state_count(), self.gamma, *bounds, certified=not public)
+        visits = first_visits(
+            batch,
+            self.state_count(),
+            self.gamma,
+            self.reward_range,
+            self.returns_range(),
+            width=self.width,
+            horizon=self.horizon,
+            certified=not public,
+        )
         total = np.stack([visits.counts.astype(np.float64), visits.sums])
         assumptions = data_assumptions(batch, public)
         return Sums(visits.unit, visits.units, total, assumptions=assumptions)
@@ -175,7 +230,7 @@ class OutputPerturbation(PrivateLinear):
     def bound(self) -> Floats:
         """What one unit adds at most to each row of `Sums.total`."""
         low, high = self.returns_range()
-        return np.array([[1.0], [max(-low, high)]])
+        return np.array([[1.0], [max(-low, high) / self.width]])
 
     def release(
         self, sums: Sums, *, start: Any = None, session: PrivacySession = SECRET_SESSION
@@ -195,7 +250,8 @@ class OutputPerturbation(PrivateLinear):
         """theta and S(X), private."""
         visits = Visits(sums.total[0].astype(np.int64), sums.total[1], sums.count, sums.unit)
         exact = self.solve(visits)
-        return exact, self.smooth_sensitivity(exact.local, self.mechanism(), sums.count)
+        bound = self.smooth_sensitivity(exact.local, self.mechanism(), sums.count)
+        return replace(exact, theta=self.width * exact.theta), scale_bound(bound, self.width)
 
     def _release(
         self, sums: Sums, exact: "Solution", sensitivity: float, opened: OpenSession, start: Any
@@ -218,9 +274,15 @@ class OutputPerturbation(PrivateLinear):
                 "reward_range": self.reward_range,
                 "returns_range": self.returns_range(),
                 "units": sums.count,
+                **({} if self.horizon is None else {"horizon": self.horizon}),
                 **exact.settings,
             },
         )
+
+
+def scale_bound(bound: float, width: float) -> float:
+    """S(X), out of what it is in units of W."""
+    return width * bound
 
 
 @lru_cache(maxsize=64)
@@ -237,8 +299,8 @@ class DPLSW(OutputPerturbation):
     def solve(self, visits: "Visits") -> "Solution":
         root = np.sqrt(self.weights_of_states())
         inverse = np.linalg.pinv(root[:, None] * self.phi())
-        low, high = self.returns_range()
-        largest = float(np.linalg.norm(inverse, 2)) * (high - low)
+        largest = float(np.linalg.norm(inverse, 2))
+        check_size("features", largest * float(root.max()))
         return Solution(
             inverse @ (root * visits.means()),
             lambda k: local_lsw(largest, root**2, visits.counts, k),
@@ -248,7 +310,7 @@ class DPLSW(OutputPerturbation):
 def local_lsw(
     largest: float, weights: Floats, counts: NDArray[np.int64], k: NDArray[np.int64]
 ) -> Floats:
-    """L_k for `largest` = K W. Visits come in few different numbers, k in many: one pass each."""
+    """L_k for `largest` = K. Visits come in few different numbers, k in many: one pass each."""
     squares = np.zeros(k.shape)
     for count in np.unique(counts):
         squares += weights[counts == count].sum() / np.maximum(count - k, 1.0) ** 2
@@ -260,7 +322,7 @@ def local_lsw(
 
 @dataclass(frozen=True)
 class Visits:
-    """For each state the number of units that visit it, and the sum of their returns."""
+    """For each state the number of units that visit it, and the sum of their returns / W."""
 
     counts: NDArray[np.int64]
     sums: Floats
@@ -279,6 +341,16 @@ class Solution:
     theta: Floats
     local: Callable[[NDArray[np.int64]], Floats]
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_size(name: str, size: float) -> None:
+    """Refuse a public size with which theta or S(X) could overflow or vanish."""
+    if not 1.0 / _LARGEST_SIZE <= size <= _LARGEST_SIZE:
+        raise InputError(
+            f"cannot be computed with: scale them so that the largest number is near 1 ({size:g} "
+            "was found).",
+            field=name,
+        )
 
 
 def require_on_policy(name: str, data: Data, policy: Policy | None) -> None:
@@ -301,10 +373,13 @@ def first_visits(
     reward_range: tuple[float, float],
     returns_range: tuple[float, float],
     *,
+    width: float = 1.0,
+    horizon: int | None = None,
     certified: bool = True,
 ) -> Visits:
-    """First-visit returns, added up over units. Total, and linear in the number of steps but for
-    one sort. `certified` refuses states whose numbers depend on everybody's data.
+    """First-visit returns in units of `width`, added up over units. Total, and linear in the number
+    of steps before the `horizon` but for one sort. `certified` refuses states whose numbers depend
+    on everybody's data.
     """
     counts, sums = np.zeros(num_states, dtype=np.int64), np.zeros(num_states)
     units, unit = 0, Unit.TRAJECTORY
@@ -314,12 +389,16 @@ def first_visits(
         if not batch.discrete_states:
             raise InputError("A table of states is needed: these are continuous.")
         check_table(num_states, batch)
-        returns = np.clip(discounted(batch, gamma, reward_range), *returns_range)
-        known = np.flatnonzero((batch.states >= 0) & (batch.states < num_states))
-        trajectory = np.repeat(np.arange(batch.num_trajectories), batch.lengths)[known]
-        state = batch.states[known].astype(np.int64)
+        rows, lengths = _rows_before(batch, horizon)
+        returns = discounted(np.asarray(batch.rewards)[rows], lengths, gamma, reward_range)
+        returns = np.clip(returns, *returns_range) / width
+        states = batch.states[rows]
+        known = np.flatnonzero((states >= 0) & (states < num_states))
+        trajectory = np.repeat(np.arange(batch.num_trajectories), lengths)[known]
         # Rows are in the order of time, and the first of equal ones is found.
-        place, first = np.unique(trajectory * num_states + state, return_index=True)
+        place, first = np.unique(
+            trajectory * num_states + states[known].astype(np.int64), return_index=True
+        )
         owner = np.asarray(batch.unit_index)[place // num_states]
         cells, index = np.unique(owner * num_states + place % num_states, return_inverse=True)
         means = np.bincount(index, returns[known[first]]) / np.maximum(np.bincount(index), 1)
@@ -330,18 +409,49 @@ def first_visits(
     return Visits(counts, sums, units, unit)
 
 
-def discounted(data: Trajectories, gamma: float, reward_range: tuple[float, float]) -> Floats:
-    """r_t + gamma r_{t+1} + ... to the end of the trajectory, for every row.
+def _rows_before(data: Trajectories, horizon: int | None) -> tuple[Any, NDArray[np.int64]]:
+    """The rows of the first `horizon` steps, and how many each trajectory has; none is read."""
+    lengths = data.lengths.astype(np.int64)
+    if horizon is None:
+        return slice(None), lengths
+    lengths = np.minimum(lengths, horizon)
+    before = data.offsets[:-1] - (np.cumsum(lengths) - lengths)  # rows that are left out so far
+    return np.arange(lengths.sum()) + np.repeat(before, lengths), lengths
 
-    Backwards in time, over all trajectories that are long enough at once: they are in the order of
-    their lengths, so each step of the loop takes a part from the front, and the whole is linear.
-    """
-    returns = clipped_rewards(np.asarray(data.rewards, dtype=np.float64), reward_range)
-    order = np.argsort(-data.lengths, kind="stable")
-    last = (data.offsets[1:] - 1)[order]
-    longer = data.num_trajectories - np.cumsum(np.bincount(data.lengths))
-    for back in range(1, int(data.lengths.max())):
-        rows = last[: longer[back]] - back
-        with np.errstate(over="ignore"):
-            returns[rows] += gamma * returns[rows + 1]
+
+def discounted(
+    rewards: Floats,
+    lengths: NDArray[np.int64],
+    gamma: float,
+    reward_range: tuple[float, float],
+) -> Floats:
+    """r_t + gamma r_{t+1} + ... to the end of the trajectory, for every row."""
+    returns = clipped_rewards(np.asarray(rewards, dtype=np.float64), reward_range)
+    _scan_backwards(returns, lengths, gamma, len(returns))
     return returns
+
+
+def _scan_backwards(values: Floats, lengths: NDArray[np.int64], gamma: float, rows: int) -> None:
+    """v_t + gamma v_{t+1} + ... in place, in time linear in `rows`, however long a trajectory is.
+
+    Trajectories are cut into blocks, counted from their ends, and all blocks are added up at once,
+    backwards. The sums of whole blocks are a series of their own, discounted by gamma^block, and
+    what comes after a block is added to its rows. Nothing is divided or subtracted, and a row's
+    result depends on its own trajectory alone, to the last bit.
+    """
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(values)) - 1
+    place = (left % _BLOCK).astype(np.uint8)  # few different ones are sorted in linear time
+    order = np.argsort(place, kind="stable")
+    ends = np.cumsum(np.bincount(place, minlength=_BLOCK))
+    for start, end in pairwise(ends):
+        at = order[start:end]
+        values[at] += gamma * values[at + 1]
+    if rows < _BLOCK:
+        return
+    heads = order[ends[-2] :]
+    whole = values[heads]
+    _scan_backwards(whole, lengths // _BLOCK, gamma**_BLOCK, rows // _BLOCK)
+    values[heads] = whole
+    others = np.flatnonzero((left >= _BLOCK) & (place < _BLOCK - 1))
+    distance = place[others].astype(np.int64) + 1
+    values[others] += gamma**distance * values[others + distance]

@@ -22,6 +22,8 @@ claim, it is `privrl.papers.xie2019.GPOPE`.
 Departures from the paper: the noise; contributions that are not finite count as zeros, and ratios
 may be capped. The last two change nothing where the paper's algorithm is defined. Arithmetic:
 64-bit floating point, compiled; draws are uniform up to m 2^-64.
+
+Time is not protected: every step takes as long as the unit with the most entries needs.
 """
 
 from collections.abc import Sequence

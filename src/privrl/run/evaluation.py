@@ -220,7 +220,8 @@ class EvaluationSpec(Spec):
             }
             if name in ON_POLICY:
                 kind = DPLSW if name == "dplsw" else DPLSL
-                made[name] = kind(**common, return_bound=self._return_bound)
+                limits: Any = {"return_bound": self._return_bound, "horizon": self.horizon}
+                made[name] = kind(**common, **limits)
                 continue
             common["weight_cap"] = self.weight_cap if off_policy else None
             if name == "gpope":

@@ -43,6 +43,17 @@ def _third_of_grid_noise(made: Any, budget: Any, grid: bool) -> Any:
 
 
 @mutant(
+    "smooth-bound-unscaled",
+    "evaluation.dplsw:scale_bound",
+    "evaluation/test_dplsw.py::test_neighbours_are_within_the_bound_whatever_the_units",
+    "dplsw dplsl",
+)
+def _forget_width(scale_bound: Any, bound: float, width: float) -> float:
+    """Output perturbation whose noise is in units of the range of returns, and its value is not."""
+    return bound
+
+
+@mutant(
     "shrink-forgotten",
     "evaluation.sums:clip_scales",
     "evaluation/test_sums.py::test_blocks_are_clipped_jointly_dense_or_sparse",
