@@ -82,8 +82,8 @@ _MOST_STEPS = 2_000_000
 _LONGEST = 20_000
 # So that rounding up the parts of a budget does not overspend the whole.
 _CAUTION = 1.0 - 1e-6
-# Of epsilon and delta; below, no noise can be found for it.
-_LEAST_SHARE = 1e-6
+# Of epsilon and delta; far below, rounding in the accounting is larger than the part.
+_LEAST_SHARE = 1e-3
 _POINTS = 41
 _SEEDED = "The noise came from a seed: this is an experiment, and protects nobody."
 
@@ -279,9 +279,9 @@ class EvaluationSpec(Spec):
 
 def _part_of(budget: Budget, share: float, name: str) -> Budget:
     """Such parts add up to the budget, whatever pays by them (basic composition)."""
-    if not share > _LEAST_SHARE:
+    if not share >= _LEAST_SHARE:
         raise InputError(
-            f"The share of {name} is too small: give it more than {_LEAST_SHARE:g} of all."
+            f"The share of {name} is too small: give it at least {_LEAST_SHARE:g} of all."
         )
     share *= _CAUTION
     return Budget(budget.epsilon * share, budget.delta * share)
