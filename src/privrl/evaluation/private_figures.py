@@ -53,6 +53,9 @@ class Terms:
     never_clips: bool
     """Whether it is publicly known that no ratio exceeds the cap."""
 
+    on_policy: bool = False
+    """Whether the policy that was followed is judged, and no other."""
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -209,7 +212,14 @@ class Figures:
         return Interval(ends[0], ends[1], found.level, parts)
 
     def details(self) -> dict[str, Any]:
-        """All figures, in the scale of returns."""
+        """All figures, in the scale of returns; those of the policy that was followed, alone."""
+        found = self._all_details()
+        if not self.terms.on_policy:
+            return found
+        noise = {"behavior": found["noise_std"]["behavior"]}
+        return {"behavior": found["behavior"], "units": self.n, "noise_std": noise}
+
+    def _all_details(self) -> dict[str, Any]:
         low, high = self.terms.returns
         half, shift, c = (high - low) / 2.0, (low + high) / 2.0, self.terms.weight_cap
         values = {

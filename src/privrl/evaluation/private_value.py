@@ -141,6 +141,9 @@ class PrivateValue:
     grid: bool = False
     """Discrete noise on integer sums: about 8 % more noise, and no assumption on arithmetic."""
 
+    on_policy: bool = False
+    """The policy that was followed is judged, and no other: its value is all that is told."""
+
     def __post_init__(self) -> None:
         check_gaussian_budget(self.budget)
         checks.positive("weight_cap", self.weight_cap)
@@ -200,6 +203,8 @@ class PrivateValue:
     ) -> Sums:
         """What the people of `batch` contribute; see `sums`."""
         refuse_unpaid(batch)
+        if self.on_policy and logged_probs(batch, policy) is not None:
+            raise InputError("on_policy judges the policy that was followed: give no other.")
         rows, plan = self.contributions(batch, policy), self.mechanism
         clipped = 0.0
         if public:
@@ -249,8 +254,8 @@ class PrivateValue:
         return Result(
             method="PrivateValue",
             promise=certificate,
-            estimate=details["target"]["estimate"],
-            interval=figures.target_interval(),
+            estimate=details["behavior" if self.on_policy else "target"]["estimate"],
+            interval=figures.behavior_interval() if self.on_policy else figures.target_interval(),
             settings=self._settings(),
             details=details,
             notes=self._notes(),
@@ -268,11 +273,12 @@ class PrivateValue:
         result = self.release(sums, session=session)
         if not session.public:
             return result
-        exact = self.figures(sums.total, 0.0, sums.count).details()
-        return replace(
-            result,
-            diagnostics={"without_noise": exact, "clipped_share": sums.clipped / sums.count},
-        )
+        found: dict[str, Any] = {
+            "without_noise": self.figures(sums.total, 0.0, sums.count).details()
+        }
+        if not self.on_policy:
+            found["clipped_share"] = sums.clipped / sums.count
+        return replace(result, diagnostics=found)
 
     def figures(self, total: NDArray[np.floating[Any]], std: float, units: int) -> Figures:
         """Out of a sum of x with noise of standard deviation `std` on each coordinate."""
@@ -308,10 +314,11 @@ class PrivateValue:
     def terms(self) -> Terms:
         """What turns moments into figures."""
         sure = self.largest_ratio is not None and self.largest_ratio <= self.weight_cap
-        return Terms(self.weight_cap, self.returns_range, self.level, never_clips=sure)
+        return Terms(self.weight_cap, self.returns_range, self.level, sure, self.on_policy)
 
     def _settings(self) -> dict[str, Any]:
-        names = ("weight_cap", "gamma", "horizon", "largest_ratio", "level", "grid")
+        names = ["gamma", "horizon", "level", "grid"]
+        names += ["on_policy"] if self.on_policy else ["weight_cap", "largest_ratio"]
         return {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -320,6 +327,8 @@ class PrivateValue:
         }
 
     def _notes(self) -> tuple[str, ...]:
+        if self.on_policy:
+            return ("The policy that was followed is judged: all ratios are 1.",)
         if self.terms.never_clips:
             return ("Nothing is clipped, as the caller's largest_ratio says.",)
         return ("The interval allows for the worst that clipped or unsupported weight could hide.",)

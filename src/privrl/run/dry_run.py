@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -160,7 +160,7 @@ def dry_run(
         str(folder),
         written,
         paid,
-        (*asked.notes(), *told.notes),
+        asked.notes() if asked.on_policy else (*asked.notes(), *told.notes),
     )
 
 
@@ -278,7 +278,7 @@ def _method(judge: ValueFunction) -> str:
 
 
 def _value_release(question: EvaluationSpec, people: str, off_policy: bool) -> Release:
-    value = question.value_estimator
+    value = replace(question.value_estimator, on_policy=not off_policy)
     mechanism, event = value.mechanism, value.mechanism.event
     if isinstance(mechanism, GridGaussianMechanism):
         std = mechanism.width * mechanism.step

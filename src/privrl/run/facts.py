@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 # What only estimators with noise are told.
 _FOR_NOISE = ("reward_range", "return_range", "weight_cap", "largest_ratio", "estimators")
-# What only estimators for other policies are told.
-_FOR_RATIOS = ("weight_cap", "largest_ratio")
 _MEANINGS = {
     "states": "Which states there can be.",
     "actions": "Which actions there can be.",
@@ -132,5 +130,5 @@ def public_facts(
     if request.public:
         listed = [fact for fact in listed if fact.name not in _FOR_NOISE]
     if request.on_policy:
-        listed = [fact for fact in listed if fact.name not in _FOR_RATIOS]
+        listed = [fact for fact in listed if fact.name != "weight_cap"]
     return tuple(listed)

@@ -412,7 +412,8 @@ def _gather_estimators(
     gather: "Gather",
     progress: "Progress",
 ) -> EstimatorSet:
-    value, others = question.value_estimator, question.value_function_estimators(off_policy)
+    value = replace(question.value_estimator, on_policy=not off_policy)
+    others = question.value_function_estimators(off_policy)
     sums: dict[str, Sums] = {}
     events: list[Event] = []
     if "value" in question.estimators:
