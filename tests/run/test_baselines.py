@@ -20,6 +20,7 @@ from privrl.privacy.noise import Source, reproducible
 from privrl.privacy.session import PrivacySession
 from privrl.run import evaluation
 from privrl.run.dry_run import DryRun, dry_run
+from privrl.run.facts import public_facts
 from privrl.run.request import Request
 from privrl.run.study import Study
 from tests.run.test_evaluation import BUDGET, JUDGED, LOGGED, question
@@ -390,6 +391,16 @@ def test_what_is_foretold_is_what_a_run_does(folder: Path, estimators: str) -> N
     facts = {fact.name for fact in study.facts}
     assert not facts & {"weight_cap", "largest_ratio"}
     assert {"reward_range", "estimators", "states"} <= facts
+    (bound,) = (fact for fact in study.facts if fact.name == "return_bound")
+    cut = [name for name in estimators.replace(":", ",").split(",") if name.startswith("dp")]
+    assert bound.meaning == f"Returns are cut to it, up and down, by {' and '.join(cut)}."
+    # Rewards up to 1 over the horizon, or what was said.
+    (returns,) = (fact for fact in study.facts if fact.name == "return_range")
+    assert (bound.origin, f"0 to {bound.value}") == ("derived", returns.value)
+    spec = Request.of(said(folder, **given, return_bound=0.5))
+    _, _, asked_for = spec.prepare()
+    (bound,) = (f for f in public_facts(spec, asked_for, "9") if f.name == "return_bound")
+    assert (bound.value, bound.origin) == ("0.5", "given")
 
 
 def test_gpope_follows_from_the_number_of_people(folder: Path) -> None:  # noqa: F811
