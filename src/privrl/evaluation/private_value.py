@@ -39,6 +39,10 @@ w = 0, Y = 0; the bound has a margin of 1e-6.
 x - x' by at most one step; so integer vectors differ by at most |x - x'| / step + sqrt(8), which
 is 2 bound of a `DiscreteGaussian` event; no arithmetic is idealised.
 
+**On-policy** (`on_policy`) no other policy is judged and w = 1 for everybody, those included whose
+data is not valid, with Y = 0. So f has two unknown sums, of Y and of Y^2, and least squares find
+them in the eight noised ones, with a third less noise on the value than the sum of Y alone has.
+
 **Choice of MAP.** The largest distance being fixed, MAP minimises Var(w) + Var(wY) + 0.15 Var(Y) +
 0.05 (the sum of the other five) of the noise, up to a rounding to multiples of 1/64 that costs less
 than half a percent; `python -m benchmarks private_value` has the optimum and its dual bound. It
@@ -90,7 +94,15 @@ from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.data.assumptions import data_assumptions
 from privrl.evaluation.intervals import confidence_level, mean_by_unit
-from privrl.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures, Terms, moments
+from privrl.evaluation.private_figures import (
+    COVARIANCE,
+    INVERSE,
+    MAP,
+    Figures,
+    Terms,
+    moments,
+    on_policy_moments,
+)
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, check_discount, logged_probs, refuse_unpaid
 from privrl.evaluation.sums import Sums, gather_sums
@@ -105,6 +117,9 @@ from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 BOUND = math.sqrt(1025 / 1024) / 2.0 * (1.0 + 1e-6)
 # The mean of so many trajectories is within that margin.
 _MOST_TRAJECTORIES = 2**26
+
+# Above, squares of returns, which variances are made of, would be infinite.
+_LARGEST_RETURN = 1e140
 
 # The noise is two to this power steps of the grid wide, or less by up to a half.
 _FINER = 34
@@ -164,6 +179,11 @@ class PrivateValue:
         low, high = self.returns_range
         if not -math.inf < low < high < math.inf:
             raise InputError("The range of returns must be finite and its low end below its high.")
+        if max(-low, high) > _LARGEST_RETURN:
+            raise InputError(
+                f"Returns of up to {max(-low, high):.3g} have squares that are too large to "
+                "compute with: scale the rewards and their range by one factor."
+            )
 
     @property
     def returns_range(self) -> tuple[float, float]:
@@ -203,7 +223,7 @@ class PrivateValue:
     ) -> Sums:
         """What the people of `batch` contribute; see `sums`."""
         refuse_unpaid(batch)
-        if self.on_policy and logged_probs(batch, policy) is not None:
+        if self.on_policy and (policy is not None or batch.target_probs is not None):
             raise InputError("on_policy judges the policy that was followed: give no other.")
         rows, plan = self.contributions(batch, policy), self.mechanism
         clipped = 0.0
@@ -282,6 +302,8 @@ class PrivateValue:
 
     def figures(self, total: NDArray[np.floating[Any]], std: float, units: int) -> Figures:
         """Out of a sum of x with noise of standard deviation `std` on each coordinate."""
+        if self.on_policy:
+            return Figures(*on_policy_moments(total, std, units), units, self.terms)
         return Figures(total @ INVERSE.T, std**2 * COVARIANCE, units, self.terms)
 
     def _weights_and_returns(
@@ -305,10 +327,12 @@ class PrivateValue:
             products = np.add.reduceat(np.where(used, logs, 0.0), begins)
             low, high = self.returns_range
             y = np.clip(2.0 * ((returns - low) / (high - low)) - 1.0, -1.0, 1.0)
-            w = np.exp(np.minimum(products - math.log(self.weight_cap), 0.0))
+            # Of the policy that was followed to itself all ratios are 1, and no cap is below.
+            cap = 1.0 if self.on_policy else self.weight_cap
+            w = np.exp(np.minimum(products - math.log(cap), 0.0))
         bad = np.add.reduceat(counts & ~good, begins) > 0
         bad |= ~np.isfinite(y) | ~np.isfinite(w)
-        return np.where(bad, 0.0, w), np.where(bad, 0.0, y)
+        return np.where(bad, float(self.on_policy), w), np.where(bad, 0.0, y)
 
     @property
     def terms(self) -> Terms:
