@@ -157,8 +157,13 @@ def test_whatever_the_data_holds_a_person_stays_within_the_bound(
         np.zeros(6, dtype=int), np.zeros(6, dtype=int), np.zeros(6), lengths=[3, 1, 2], users=users
     )
     odd = replace(data, rewards=rewards, behavior_probs=behavior, target_probs=target)
-    for plan in (judge(cap), judge(cap, reward_range=None, return_range=(-3.0, 1e140))):
-        rows = plan.contributions(odd, None)
+    followed = replace(odd, target_probs=None)
+    for plan, held in (
+        (judge(cap), odd),
+        (judge(cap, reward_range=None, return_range=(-3.0, 1e140)), odd),
+        (judge(cap, on_policy=True), followed),
+    ):
+        rows = plan.contributions(held, None)
         assert rows.shape == (data.num_units, 8)
         ends = [MAP @ moments(w, y) for w in (0.0, 1.0) for y in (0.0, 1.0, -1.0)]
         for row in rows.tolist():
