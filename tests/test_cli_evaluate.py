@@ -1,6 +1,7 @@
 """`privrl evaluate`, `privrl report` and `privrl demo` as people meet them."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from privrl.privacy import (
     Relation,
     Unit,
 )
+from privrl.report.words import describe_method
 from privrl.run.study import Study
 from tests.run.test_request import JUDGED, stays, table
 
@@ -50,6 +52,17 @@ def words(tmp_path: Path) -> list[str]:
     }
     listed = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
     return ["evaluate", str(tmp_path / "stays.csv"), *listed]
+
+
+def without(words: list[str], *options: str) -> list[str]:
+    """The command less these options, each of which has a value."""
+    dropped = {place + k for name in options for place in [words.index(name)] for k in (0, 1)}
+    return [word for place, word in enumerate(words) if place not in dropped]
+
+
+def visible(page: str) -> str:
+    """What is read on a page, pictures among it."""
+    return re.sub(r"<[^>]+>", " ", re.sub(r"<style.*?</style>", " ", page, flags=re.DOTALL))
 
 
 def test_a_run_fills_its_folder(
@@ -288,7 +301,7 @@ def test_the_policy_that_was_followed_from_a_file_of_options(
     printed = capsys.readouterr().out
     study = Study.load(out / "study.json")
     assert study.main.method == "DP-LSL"
-    (row,) = (line for line in printed.splitlines() if line.startswith("  logged policy"))
+    (row,) = (line for line in printed.splitlines() if line.startswith("  as logged"))
     assert row.split()[2:] == [f"{study.main.estimate:.4g}", "no", "interval"]
     assert all(len(line) < 80 for line in printed.splitlines()[:-1])
     assert study.certificate is not None
@@ -321,7 +334,66 @@ def test_gpope_beside_the_value_as_json(
     assert told["certificate"]["epsilon"] <= 1.0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "one noisy trajectory at a time" in page
+    (drawn,) = (one for one in Study.load(tmp_path / "run" / "study.json").results[1:])
+    told_of = describe_method(drawn, Unit.USER, on_policy=False)
+    assert told_of is not None
+    assert "one noisy person at a time" in told_of
     assert "probabilities of the actions" in page
+
+
+@pytest.mark.parametrize("estimators", ["value:9,dplsw:1", "value,dplsl"])
+def test_the_logged_policy_is_compared_with_nothing(
+    estimators: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One figure for one quantity, whatever the noise; and no word on ratios."""
+    followed = without(words, "--policy", "--behavior-prob", "--weight-cap")
+    followed += ["--gamma", "0.9", "--estimators", estimators, "--start", "mild"]
+    assert cli.run([*followed, "--out", str(tmp_path / "run"), "--seed", "2"]) == 0
+    printed = capsys.readouterr().out
+    study = Study.load(tmp_path / "run" / "study.json")
+    assert set(study.main.details) == {"behavior", "units", "noise_std"}
+    assert set(study.main.details["noise_std"]) == {"behavior"}
+    logged = study.main.details["behavior"]
+    assert study.main.estimate == logged["estimate"]
+    assert study.main.interval is not None
+    assert study.main.interval.to_dict() == logged["interval"]
+    assert study.main.notes == ("The policy that was followed is judged: all ratios are 1.",)
+    assert not {"weight_cap", "largest_ratio"} & set(study.main.settings)
+    (row,) = (one for one in printed.splitlines() if f" {study.main.estimate:.4g} " in one)
+    assert row.startswith("  as logged")
+    assert "difference" not in printed
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "What was done is worth" in page
+    for word in (
+        *("better than", "difference", "Effective sample size", "Support", "largest_ratio"),
+        *("likelier", "probabilities of the actions", "is clipped", "ogged policy is worth"),
+    ):
+        assert word not in visible(page), word
+    assert cli.run(["report", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--weight-cap 3", "--largest-ratio 2", "--behavior-prob p", "--behavior policy.json"),
+        *("--behavior-source logged", "--policy-source independent", "--target-name Protocol"),
+    ],
+)
+def test_what_is_about_another_policy_is_refused_without_one(
+    option: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed = without(words, "--policy", "--behavior-prob", "--weight-cap")
+    followed += ["--estimators", "dplsl", "--out", str(tmp_path / "run"), *option.split()]
+    if "policy.json" in option:
+        followed[-1] = words[words.index("--policy") + 1]
+    for how in ([], ["--dry-run"]):
+        assert cli.run([*followed, *how]) == 2
+        told = " ".join(capsys.readouterr().err.split())
+        said = (
+            f"The policy that was followed is judged, and no other: leave out {option.split()[0]}."
+        )
+        assert said in told
+        assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,13 @@ def test_whatever_the_data_holds_a_person_stays_within_the_bound(
         np.zeros(6, dtype=int), np.zeros(6, dtype=int), np.zeros(6), lengths=[3, 1, 2], users=users
     )
     odd = replace(data, rewards=rewards, behavior_probs=behavior, target_probs=target)
-    for plan in (judge(cap), judge(cap, reward_range=None, return_range=(-3.0, 1e300))):
-        rows = plan.contributions(odd, None)
+    followed = replace(odd, target_probs=None)
+    for plan, held in (
+        (judge(cap), odd),
+        (judge(cap, reward_range=None, return_range=(-3.0, 1e140)), odd),
+        (judge(cap, on_policy=True), followed),
+    ):
+        rows = plan.contributions(held, None)
         assert rows.shape == (data.num_units, 8)
         ends = [MAP @ moments(w, y) for w in (0.0, 1.0) for y in (0.0, 1.0, -1.0)]
         for row in rows.tolist():
@@ -488,6 +493,41 @@ def test_on_policy_data_needs_no_probabilities() -> None:
         judge().fit(bare, exact.TARGET)
 
 
+@pytest.mark.parametrize("grid", [False, True])
+def test_the_followed_policy_alone_is_told_and_needs_less_noise(grid: bool) -> None:
+    data = replace(exact.population(), behavior_probs=None)
+    public = PrivacySession(public=True)
+    alone = judge(4.0, on_policy=True, grid=grid)
+    found = alone.fit(data, session=public)
+    assert found.diagnostics is not None
+    plain = found.diagnostics["without_noise"]
+    assert plain["behavior"]["estimate"] == pytest.approx(exact.value(target=False))
+    assert set(found.details) == {"behavior", "units", "noise_std"}
+    assert found.estimate == found.details["behavior"]["estimate"]
+    assert found.notes == ("The policy that was followed is judged: all ratios are 1.",)
+    with pytest.raises(InputError, match="give no other"):
+        alone.fit(data, exact.TARGET)
+    # What is charged is what is charged off-policy; of it, least squares make more.
+    assert alone.mechanism == judge(4.0, grid=grid).mechanism
+    compared = judge(4.0, grid=grid).fit(data, session=public).details["noise_std"]["behavior"]
+    assert found.details["noise_std"]["behavior"] < 0.68 * compared
+    # The noise that is stated is there: 20,000 draws know it to half a percent.
+    total, count = alone.contributions(data, None).sum(axis=0), data.num_units
+    draws = np.random.default_rng(0).normal(size=(20_000, 8))
+    told = alone.figures(total, 1.0, count)
+    moved = np.array([alone.figures(total + one, 1.0, count).sums[[2, 7]] for one in draws])
+    np.testing.assert_allclose(moved.mean(axis=0), told.sums[[2, 7]], atol=0.08)
+    np.testing.assert_allclose(moved.std(axis=0), told.stds[[2, 7]], rtol=0.03)
+
+
+def test_whoever_is_not_valid_counts_as_the_middle_where_no_other_policy_is_judged() -> None:
+    data = exact.dataset([0, 1])
+    rewards = np.array(data.rewards)
+    rewards[0] = np.nan
+    bad = judge(4.0, on_policy=True).contributions(replace(data, rewards=rewards), None)
+    np.testing.assert_allclose(bad[0], MAP @ moments(1.0, 0.0), atol=1e-12)
+
+
 def test_unpaid_estimates_of_behaviour_are_refused() -> None:
     data = replace(exact.dataset([0]), behavior=Behavior("estimated", "counts"))
     with pytest.raises(InputError, match="estimated from this very data"):
@@ -505,6 +545,8 @@ def test_unpaid_estimates_of_behaviour_are_refused() -> None:
         ({"gamma": 1.0, "horizon": None}, "horizon is needed"),
         ({"reward_range": (1.0, 1.0), "horizon": 1}, "range of returns"),
         ({"reward_range": (-math.inf, 1.0)}, "range of returns"),
+        ({"reward_range": (0.0, 1e305)}, "scale the rewards"),
+        ({"reward_range": (-1e141, 0.0)}, "scale the rewards"),
         ({"largest_ratio": 0.5}, "at least 1"),
         ({"horizon": 0}, "horizon"),
         ({"level": 0.0}, "level"),

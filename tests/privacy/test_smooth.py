@@ -199,6 +199,8 @@ def test_alpha_grows_with_beta_from_the_plain_gaussian_mechanism() -> None:
         SmoothMechanism.from_budget(budget, 4, 0.5)
     with pytest.raises(InputError, match="smaller beta"):
         SmoothMechanism.from_budget(budget, 4, beta * 8)
+    with pytest.raises(InputError, match="use a smaller epsilon, or less of it for this"):
+        SmoothMechanism.from_budget(Budget(50.0, 1e-3), 3)
 
 
 def test_large_deltas_stop_at_condition_one() -> None:

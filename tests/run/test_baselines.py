@@ -1,20 +1,26 @@
 """GPOPE, DP-LSW and DP-LSL in an evaluation: what `fit` gives, within the budget, or refused."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from privrl import EvaluationSpec, Trajectories, evaluate
 from privrl.data import OneHot, Polynomial, Tabular
 from privrl.evaluation import DPLSL, DPLSW, GPOPE, LSTD, Schema, gpope, simulate_like
 from privrl.privacy import Budget, InputError, Ledger, NoiseOrigin, Relation, Unit
+from privrl.privacy.accounting import epsilon as epsilon_of
 from privrl.privacy.events import ApproxDP, Gaussian
 from privrl.privacy.noise import Source, reproducible
 from privrl.privacy.session import PrivacySession
+from privrl.run import evaluation
 from privrl.run.dry_run import DryRun, dry_run
+from privrl.run.facts import public_facts
 from privrl.run.request import Request
 from privrl.run.study import Study
 from tests.run.test_evaluation import BUDGET, JUDGED, LOGGED, question
@@ -150,6 +156,52 @@ def test_the_whole_stays_within_the_budget(estimators: dict[str, float], budget:
     paid = [event for result in study.results for event in result.certificate.events]
     assert list(study.certificate.events) == paid
     assert len(study.results) == len(estimators)
+
+
+SHARES = st.floats(-4.0, 0.0).map(lambda power: 10.0**power)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(["value", "dplsw", "dplsl"]), SHARES, min_size=1),
+    st.floats(-3.0, 1.7).map(lambda power: 10.0**power),
+    st.floats(-12.0, -2.0).map(lambda power: 10.0**power),
+    st.one_of(st.none(), SHARES),
+)
+@example({"value": 0.001, "dplsl": 0.999}, 1e-3, 1e-9, None)
+@example({"value": 1.1e-6, "dplsl": 1.0}, 1e-3, 1e-9, None)
+def test_no_certificate_is_above_the_budget(
+    shares: dict[str, float], epsilon: float, delta: float, lstd: float | None
+) -> None:
+    """Whatever the budget and its shares: a run that is not refused keeps to what was asked."""
+    if lstd is not None:
+        shares = {"value": 1.0} | shares | {"lstd": lstd}
+    try:
+        spec = asked(shares, budget=Budget(epsilon, delta), weight_cap=1.0)
+        found = evaluate(people(20, 1), None, spec, seed=0).certificate
+    except InputError as refused:
+        assert re.search(r"share of \w+ is too small|more than the budget|No amount", str(refused))  # noqa: PT017
+        return
+    assert found is not None
+    assert found.epsilon <= epsilon
+    assert found.delta == delta
+
+
+def test_what_would_cost_more_than_the_budget_is_refused_unpaid(
+    folder: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parts so small that rounding up their cost counts: a run and a dry run refuse the total."""
+    monkeypatch.setattr(evaluation, "_LEAST_SHARE", 1e-7)
+    words = r"would cost epsilon 0.00133\d* at delta 1e-09, more than the budget of 0.001:"
+    spec = asked({"value": 1.1e-6, "dplsl": 1.0}, budget=Budget(1e-3, 1e-9), weight_cap=1.0)
+    with Ledger.create(folder / "cohort", "all", unit=Unit.USER) as ledger:
+        with pytest.raises(InputError, match=words):
+            evaluate(people(), None, spec, ledger=ledger, run="one", folder=folder / "run")
+        assert not ledger.entries()
+    assert not (folder / "run").exists()
+    with pytest.raises(InputError, match=words):
+        told(folder, estimators="value:1.1e-6,dplsl:1", epsilon=1e-3, delta=1e-9)
 
 
 def test_shares_of_epsilon_and_delta_and_the_rest_by_squares() -> None:
@@ -316,7 +368,7 @@ def test_of_the_logged_policy_only_what_is_needed_is_asked_for(folder: Path) -> 
     }
 
 
-@pytest.mark.parametrize("estimators", ["dplsw", "value:3,dplsl:1", "value,lstd,dplsw,dplsl"])
+@pytest.mark.parametrize("estimators", ["dplsw", "value:3,dplsl:1", "value,lstd,gpope,dplsw,dplsl"])
 def test_what_is_foretold_is_what_a_run_does(folder: Path, estimators: str) -> None:  # noqa: F811
     given: dict[str, Any] = {"policy": None, "behavior_prob": None, "weight_cap": None}
     given |= {"table": (str(folder / "stays.parquet"),), "user": "patient"}
@@ -325,11 +377,30 @@ def test_what_is_foretold_is_what_a_run_does(folder: Path, estimators: str) -> N
     study = Request.of(said(folder, **given)).run_study(seed=1)
     assert study.certificate is not None
     assert [one.method for one in ahead.releases] == [one.method for one in study.results]
-    assert [one.event for one in ahead.releases] == list(study.certificate.events)
+    for one, held in zip(ahead.releases, study.results, strict=True):
+        promised = held.certificate
+        if one.epsilon is None:  # GPOPE gets what the others leave
+            assert (one.method, one.event, one.delta) == ("GPOPE", None, None)
+            continue
+        assert one.event is not None
+        assert (one.event,) == promised.events
+        assert one.delta is not None
+        assert epsilon_of(one.event, one.delta) <= one.epsilon * (1.0 + 1e-9)
+    assert "new policy" not in "".join(ahead.lines())
     assert ahead.unit is study.certificate.unit
     facts = {fact.name for fact in study.facts}
     assert not facts & {"weight_cap", "largest_ratio"}
     assert {"reward_range", "estimators", "states"} <= facts
+    (bound,) = (fact for fact in study.facts if fact.name == "return_bound")
+    cut = [name for name in estimators.replace(":", ",").split(",") if name.startswith("dp")]
+    assert bound.meaning == f"Returns are cut to it, up and down, by {' and '.join(cut)}."
+    # Rewards up to 1 over the horizon, or what was said.
+    (returns,) = (fact for fact in study.facts if fact.name == "return_range")
+    assert (bound.origin, f"0 to {bound.value}") == ("derived", returns.value)
+    spec = Request.of(said(folder, **given, return_bound=0.5))
+    _, _, asked_for = spec.prepare()
+    (bound,) = (f for f in public_facts(spec, asked_for, "9") if f.name == "return_bound")
+    assert (bound.value, bound.origin) == ("0.5", "given")
 
 
 def test_gpope_follows_from_the_number_of_people(folder: Path) -> None:  # noqa: F811
@@ -344,6 +415,7 @@ def test_gpope_follows_from_the_number_of_people(folder: Path) -> None:  # noqa:
     value, gpope = ahead.releases
     assert (value.method, gpope.method, gpope.event) == ("PrivateValue", "GPOPE", None)
     assert "number of people" in gpope.noise
+    assert "  release   GPOPE, what the others leave of it" in ahead.lines()
 
 
 def test_the_prepared_run_is_tried_before_it_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:

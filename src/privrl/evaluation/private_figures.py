@@ -34,6 +34,12 @@ INVERSE: Floats = np.asarray(np.linalg.inv(MAP), dtype=np.float64)
 # Of the noise on sums of moments, if that on sums of contributions has variance 1.
 COVARIANCE: Floats = INVERSE @ INVERSE.T
 
+# Where all weights are 1, sums of moments are _COUNT n + _LOGGED (sum Y, sum Y^2) for n units. Then
+# the least squares of what was noised, which have the least variance, need but these two.
+_COUNT: Floats = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+_LOGGED: Floats = np.array([[0, 1, 1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 1]], dtype=np.float64).T
+_LEAST: Floats = np.asarray(np.linalg.pinv(MAP @ _LOGGED), dtype=np.float64)
+
 # Degrees of freedom from which on Student's t is normal.
 _MANY = 1e8
 
@@ -41,6 +47,13 @@ _MANY = 1e8
 def moments(w: Any, y: Any) -> Floats:
     """(w, wY, Y, w^2, w^2 Y, w^2 Y^2, wY^2, Y^2), a row for each trajectory."""
     return np.stack([w, w * y, y, w**2, w**2 * y, w**2 * y**2, w * y**2, y**2], axis=-1)
+
+
+def on_policy_moments(total: Any, std: float, units: int) -> tuple[Floats, Floats]:
+    """Sums of moments and their noise's covariance, out of a noised sum, if all weights are 1."""
+    found = _LEAST @ (total - units * (MAP @ _COUNT))
+    spread = std * (_LOGGED @ _LEAST)
+    return units * _COUNT + _LOGGED @ found, spread @ spread.T
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,9 @@ class Terms:
     level: float
     never_clips: bool
     """Whether it is publicly known that no ratio exceeds the cap."""
+
+    on_policy: bool = False
+    """Whether the policy that was followed is judged, and no other."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +225,14 @@ class Figures:
         return Interval(ends[0], ends[1], found.level, parts)
 
     def details(self) -> dict[str, Any]:
-        """All figures, in the scale of returns."""
+        """All figures, in the scale of returns; those of the policy that was followed, alone."""
+        found = self._all_details()
+        if not self.terms.on_policy:
+            return found
+        noise = {"behavior": found["noise_std"]["behavior"]}
+        return {"behavior": found["behavior"], "units": self.n, "noise_std": noise}
+
+    def _all_details(self) -> dict[str, Any]:
         low, high = self.terms.returns
         half, shift, c = (high - low) / 2.0, (low + high) / 2.0, self.terms.weight_cap
         values = {

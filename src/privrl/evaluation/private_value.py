@@ -39,6 +39,10 @@ w = 0, Y = 0; the bound has a margin of 1e-6.
 x - x' by at most one step; so integer vectors differ by at most |x - x'| / step + sqrt(8), which
 is 2 bound of a `DiscreteGaussian` event; no arithmetic is idealised.
 
+**On-policy** (`on_policy`) no other policy is judged and w = 1 for everybody, those included whose
+data is not valid, with Y = 0. So f has two unknown sums, of Y and of Y^2, and least squares find
+them in the eight noised ones, with a third less noise on the value than the sum of Y alone has.
+
 **Choice of MAP.** The largest distance being fixed, MAP minimises Var(w) + Var(wY) + 0.15 Var(Y) +
 0.05 (the sum of the other five) of the noise, up to a rounding to multiples of 1/64 that costs less
 than half a percent; `python -m benchmarks private_value` has the optimum and its dual bound. It
@@ -90,7 +94,15 @@ from privrl.core.types import Floats
 from privrl.data import Policy, Trajectories
 from privrl.data.assumptions import data_assumptions
 from privrl.evaluation.intervals import confidence_level, mean_by_unit
-from privrl.evaluation.private_figures import COVARIANCE, INVERSE, MAP, Figures, Terms, moments
+from privrl.evaluation.private_figures import (
+    COVARIANCE,
+    INVERSE,
+    MAP,
+    Figures,
+    Terms,
+    moments,
+    on_policy_moments,
+)
 from privrl.evaluation.result import Result
 from privrl.evaluation.steps import Data, check_discount, logged_probs, refuse_unpaid
 from privrl.evaluation.sums import Sums, gather_sums
@@ -105,6 +117,9 @@ from privrl.privacy.session import SECRET_SESSION, OpenSession, PrivacySession
 BOUND = math.sqrt(1025 / 1024) / 2.0 * (1.0 + 1e-6)
 # The mean of so many trajectories is within that margin.
 _MOST_TRAJECTORIES = 2**26
+
+# Above, squares of returns, which variances are made of, would be infinite.
+_LARGEST_RETURN = 1e140
 
 # The noise is two to this power steps of the grid wide, or less by up to a half.
 _FINER = 34
@@ -141,6 +156,9 @@ class PrivateValue:
     grid: bool = False
     """Discrete noise on integer sums: about 8 % more noise, and no assumption on arithmetic."""
 
+    on_policy: bool = False
+    """The policy that was followed is judged, and no other: its value is all that is told."""
+
     def __post_init__(self) -> None:
         check_gaussian_budget(self.budget)
         checks.positive("weight_cap", self.weight_cap)
@@ -161,6 +179,11 @@ class PrivateValue:
         low, high = self.returns_range
         if not -math.inf < low < high < math.inf:
             raise InputError("The range of returns must be finite and its low end below its high.")
+        if max(-low, high) > _LARGEST_RETURN:
+            raise InputError(
+                f"Returns of up to {max(-low, high):.3g} have squares that are too large to "
+                "compute with: scale the rewards and their range by one factor."
+            )
 
     @property
     def returns_range(self) -> tuple[float, float]:
@@ -200,6 +223,8 @@ class PrivateValue:
     ) -> Sums:
         """What the people of `batch` contribute; see `sums`."""
         refuse_unpaid(batch)
+        if self.on_policy and (policy is not None or batch.target_probs is not None):
+            raise InputError("on_policy judges the policy that was followed: give no other.")
         rows, plan = self.contributions(batch, policy), self.mechanism
         clipped = 0.0
         if public:
@@ -249,8 +274,8 @@ class PrivateValue:
         return Result(
             method="PrivateValue",
             promise=certificate,
-            estimate=details["target"]["estimate"],
-            interval=figures.target_interval(),
+            estimate=details["behavior" if self.on_policy else "target"]["estimate"],
+            interval=figures.behavior_interval() if self.on_policy else figures.target_interval(),
             settings=self._settings(),
             details=details,
             notes=self._notes(),
@@ -268,14 +293,17 @@ class PrivateValue:
         result = self.release(sums, session=session)
         if not session.public:
             return result
-        exact = self.figures(sums.total, 0.0, sums.count).details()
-        return replace(
-            result,
-            diagnostics={"without_noise": exact, "clipped_share": sums.clipped / sums.count},
-        )
+        found: dict[str, Any] = {
+            "without_noise": self.figures(sums.total, 0.0, sums.count).details()
+        }
+        if not self.on_policy:
+            found["clipped_share"] = sums.clipped / sums.count
+        return replace(result, diagnostics=found)
 
     def figures(self, total: NDArray[np.floating[Any]], std: float, units: int) -> Figures:
         """Out of a sum of x with noise of standard deviation `std` on each coordinate."""
+        if self.on_policy:
+            return Figures(*on_policy_moments(total, std, units), units, self.terms)
         return Figures(total @ INVERSE.T, std**2 * COVARIANCE, units, self.terms)
 
     def _weights_and_returns(
@@ -299,19 +327,22 @@ class PrivateValue:
             products = np.add.reduceat(np.where(used, logs, 0.0), begins)
             low, high = self.returns_range
             y = np.clip(2.0 * ((returns - low) / (high - low)) - 1.0, -1.0, 1.0)
-            w = np.exp(np.minimum(products - math.log(self.weight_cap), 0.0))
+            # Of the policy that was followed to itself all ratios are 1, and no cap is below.
+            cap = 1.0 if self.on_policy else self.weight_cap
+            w = np.exp(np.minimum(products - math.log(cap), 0.0))
         bad = np.add.reduceat(counts & ~good, begins) > 0
         bad |= ~np.isfinite(y) | ~np.isfinite(w)
-        return np.where(bad, 0.0, w), np.where(bad, 0.0, y)
+        return np.where(bad, float(self.on_policy), w), np.where(bad, 0.0, y)
 
     @property
     def terms(self) -> Terms:
         """What turns moments into figures."""
         sure = self.largest_ratio is not None and self.largest_ratio <= self.weight_cap
-        return Terms(self.weight_cap, self.returns_range, self.level, never_clips=sure)
+        return Terms(self.weight_cap, self.returns_range, self.level, sure, self.on_policy)
 
     def _settings(self) -> dict[str, Any]:
-        names = ("weight_cap", "gamma", "horizon", "largest_ratio", "level", "grid")
+        names = ["gamma", "horizon", "level", "grid"]
+        names += ["on_policy"] if self.on_policy else ["weight_cap", "largest_ratio"]
         return {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -320,6 +351,8 @@ class PrivateValue:
         }
 
     def _notes(self) -> tuple[str, ...]:
+        if self.on_policy:
+            return ("The policy that was followed is judged: all ratios are 1.",)
         if self.terms.never_clips:
             return ("Nothing is clipped, as the caller's largest_ratio says.",)
         return ("The interval allows for the worst that clipped or unsupported weight could hide.",)

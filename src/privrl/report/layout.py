@@ -27,6 +27,8 @@ class ReportContext:
     @cached_property
     def target_name(self) -> str:
         """In a sentence."""
+        if self.study.on_policy:
+            return self.behavior_name
         return words.name_in_sentence(self.study.target_name)
 
     @cached_property
@@ -43,6 +45,8 @@ class ReportContext:
     @cached_property
     def behavior(self) -> Figure | None:
         """The value of the policy that was followed."""
+        if self.study.on_policy:
+            return None
         return figures.of_detail(self.behavior_name, self.details, "behavior")
 
     @cached_property

@@ -32,8 +32,8 @@ def answer(read: ReportContext) -> Html:
         "The answer",
         layout.paragraph(read.answer.sentence, cls="headline"),
         layout.paragraph(
-            f"{_value_definition(read)} Higher is better. Whether a difference of this size "
-            "matters is for those who know what a reward stands for.",
+            f"{_value_definition(read)} Higher is better. "
+            + ("" if read.study.on_policy else words.WHAT_MATTERS),
             cls="soft",
         ),
         tag("dl", *_tiles(read), cls="tiles"),
@@ -135,7 +135,8 @@ def values(read: ReportContext) -> Html:
     )
     shown = [*([read.difference] if read.difference else []), *held]
     table = [(figure.name, figure, read.style(figure)) for figure in shown]
-    parts.append(_interval_table("Values, differences and their intervals", "", table))
+    caption = "Values, differences" if read.difference else "Values"
+    parts.append(_interval_table(f"{caption} and their intervals", "", table))
     return layout.section("values", "The values", *parts)
 
 
@@ -303,10 +304,9 @@ def estimators(read: ReportContext) -> Html | None:
             tag("span", remark, cls="under") if remark else None,
         )
         cells.append((name, figure, how))
-        if result.method in words.METHODS:
-            explained.append(
-                join(tag("strong", result.method), f" {words.METHODS[result.method]}.")
-            )
+        told = words.describe_method(result, read.unit, read.study.on_policy)
+        if told is not None:
+            explained.append(join(tag("strong", result.method), f" {told}."))
     described = " ".join(f"{row.figure.name}: {row.figures}." for row in rows)
     pairs = list(zip(results, held, strict=True))
     bare = [result.method for result, figure in pairs if not figure.has_interval]

@@ -18,6 +18,9 @@ def study_lines(study: Study) -> list[str]:
         "behavior": study.behavior_name,
         "difference": "difference",
     }
+    if study.on_policy:
+        # Its value is the main one.
+        del names["behavior"]
     for key, label in names.items():
         found = main.details.get(key)
         if found is None and key == "target" and main.interval is not None:

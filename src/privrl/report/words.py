@@ -163,6 +163,11 @@ def _join_parts(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, and {parts[-1]}"
 
 
+WHAT_MATTERS = (
+    "Whether a difference of this size matters is for those who know what a reward stands for."
+)
+
+
 def judge_sample_size(size: float, units: float, noun: str) -> Judgement:
     """What an effective sample size is good for."""
     word, means = next(said for above, *said in _SIZES if size >= above)
@@ -426,7 +431,7 @@ METHODS = {
     "PrivateValue": "weighs each logged trajectory by how much likelier the policy makes it",
     "PrivateGTD": "learns a value for every state, by small noisy steps",
     "PrivateLSTD": "learns a value for every state, from one noisy system of equations",
-    "GPOPE": "learns a value for every state, one noisy trajectory at a time (xie2019)",
+    "GPOPE": "learns a value for every state, one noisy {one} at a time (xie2019)",
     "DP-LSW": "fits a value for every state to logged returns (Balle et al. 2016)",
     "DP-LSL": "fits a value for every state to logged returns, with a penalty (Balle et al. 2016)",
     "IS": "weighs each logged trajectory by how much likelier the policy makes it",
@@ -440,6 +445,16 @@ METHODS = {
     "WIS-LSTD": "learns a value for every state, from one weighted system of equations",
     "GTD2": "learns a value for every state, by small steps",
 }
+
+
+def describe_method(result: Result, unit: Unit | None, on_policy: bool) -> str | None:
+    """What an estimator does, if that is known; `on_policy` if ratios are all 1."""
+    if on_policy and result.method == "PrivateValue":
+        return "averages logged returns"
+    said = METHODS.get(result.method)
+    return (
+        None if said is None else said.format(one="person" if unit is Unit.USER else "trajectory")
+    )
 
 
 def describe_disagreement(main: str, others: list[str]) -> str:
@@ -456,7 +471,7 @@ _ON_POLICY = ("DP-LSW", "DP-LSL")
 
 def estimate_assumptions(results: Sequence[Result]) -> tuple[str, ...]:
     """What no statistic can tell of the data that the results are from."""
-    used = all(one.method not in _ON_POLICY for one in results)
+    used = not any(one.method in _ON_POLICY or one.settings.get("on_policy") for one in results)
     return _ESTIMATE_ASSUMPTIONS if used else _ESTIMATE_ASSUMPTIONS[1:]
 
 

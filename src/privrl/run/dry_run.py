@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +25,7 @@ from privrl.data.readers.tables import schemas
 from privrl.data.sources import check_names, check_schema
 from privrl.evaluation import memory
 from privrl.evaluation.dplsw import OutputPerturbation
+from privrl.evaluation.gpope import GPOPE
 from privrl.evaluation.private_figures import COVARIANCE
 from privrl.evaluation.private_lstd import PrivateLSTD
 from privrl.privacy.events import Event
@@ -34,7 +35,14 @@ from privrl.privacy.promise import Budget, Relation, Unit
 from privrl.privacy.session import PrivacySession
 from privrl.run.evaluation import EvaluationSpec
 from privrl.run.provenance import Provenance
-from privrl.run.releasing import CERTIFICATE, REPORT, STUDY, ValueFunction, check_unused
+from privrl.run.releasing import (
+    CERTIFICATE,
+    REPORT,
+    STUDY,
+    ValueFunction,
+    check_total,
+    check_unused,
+)
 from privrl.run.request import Request
 from privrl.run.table_files import column_types, is_csv
 
@@ -49,7 +57,10 @@ class Release:
 
     method: str
     epsilon: float | None = None
-    """The part of the budget, at the budget's delta; None for public data."""
+    """The part of the budget; None for what the others leave of it, and for public data."""
+
+    delta: float | None = None
+    """At which that is."""
 
     event: Event | None = None
     """What is paid for; None if it follows from the number of people, or if nothing is."""
@@ -100,13 +111,21 @@ class DryRun:
             promise += f"{self.unit}, {self.relation}"
         lines = ["Nothing was read, paid or written. A run would", f"  promise   {promise}"]
         for one in self.releases:
-            share = "" if one.epsilon is None else f", epsilon {one.epsilon:.4g} of it"
-            lines.append(f"  release   {one.method}{share}")
+            lines.append(f"  release   {one.method}{self._share(one)}")
             lines += [f"            {one.noise}"] if one.noise else []
         lines.append(f"  pay       {self.ledger or 'in no ledger'}")
         lines.append(f"  write     {', '.join(self.files)}")
         lines.append(f"            in {self.folder!r}")
         return [*lines, *(f"  {note}" for note in self.notes)]
+
+    def _share(self, release: Release) -> str:
+        """How much of the budget is for a release."""
+        if self.budget is None:
+            return ""
+        if release.epsilon is None:
+            return ", what the others leave of it"
+        at = "" if release.delta == self.budget.delta else f" at delta {release.delta:.4g}"
+        return f", epsilon {release.epsilon:.4g}{at} of it"
 
 
 def dry_run(
@@ -126,6 +145,8 @@ def dry_run(
     unit = Unit.TRAJECTORY if asked.user is None else Unit.USER
     releases = _releases(asked, question)
     paid = None
+    if question.budget is not None:
+        check_total(_known_events(releases), question.budget)
     if question.budget is not None and ledger is not None:
         events, delta = _events(releases, question.budget), question.budget.delta
         paid = check_ledger(ledger, run or "", events, delta=delta, unit=unit)
@@ -139,7 +160,7 @@ def dry_run(
         str(folder),
         written,
         paid,
-        (*asked.notes(), *told.notes),
+        asked.notes() if asked.on_policy else (*asked.notes(), *told.notes),
     )
 
 
@@ -225,9 +246,14 @@ def _releases(asked: Request, question: EvaluationSpec) -> tuple[Release, ...]:
             found += [Release(method, noise=told) for method in more]
         return tuple(found)
     people = "the number of " + ("people" if asked.user else "trajectories")
-    found = [_value_release(question, people)] if "value" in question.estimators else []
-    for judge in question.value_function_estimators(not asked.on_policy).values():
+    off_policy = not asked.on_policy
+    found = []
+    if "value" in question.estimators:
+        found.append(_value_release(question, people, off_policy))
+    last: list[Release] = []
+    for judge in question.value_function_estimators(off_policy).values():
         memory.check_features_memory(judge.features.dimension)
+        part: Budget | None = judge.budget
         made: Event | None = None
         if isinstance(judge, OutputPerturbation):
             made = judge.mechanism().event
@@ -237,8 +263,13 @@ def _releases(asked: Request, question: EvaluationSpec) -> tuple[Release, ...]:
             told = f"noise: {made}"
         else:
             told = f"noise: follows from {people}, who are counted in the table"
-        found.append(Release(_method(judge), judge.budget.epsilon, made, told))
-    return tuple(found)
+            # As in a run: these come last, and get what the others leave.
+            part = None if asked.stream or isinstance(judge, GPOPE) else part
+        if part is None:
+            last.append(Release(_method(judge), noise=told))
+        else:
+            found.append(Release(_method(judge), part.epsilon, part.delta, made, told))
+    return (*found, *last)
 
 
 def _method(judge: ValueFunction) -> str:
@@ -246,8 +277,8 @@ def _method(judge: ValueFunction) -> str:
     return judge.method if isinstance(judge, OutputPerturbation) else type(judge).__name__
 
 
-def _value_release(question: EvaluationSpec, people: str) -> Release:
-    value = question.value_estimator
+def _value_release(question: EvaluationSpec, people: str, off_policy: bool) -> Release:
+    value = replace(question.value_estimator, on_policy=not off_policy)
     mechanism, event = value.mechanism, value.mechanism.event
     if isinstance(mechanism, GridGaussianMechanism):
         std = mechanism.width * mechanism.step
@@ -255,14 +286,29 @@ def _value_release(question: EvaluationSpec, people: str) -> Release:
         std = mechanism.std
     # Of one person: it is divided by how many there are.
     noise = value.figures(np.zeros(len(COVARIANCE)), std, 1).details()["noise_std"]
-    told = f"noise: standard deviation {noise['behavior']:.3g} (as logged) and "
-    told += f"{noise['target']:.3g} (new policy) over {people}"
-    return Release("PrivateValue", value.budget.epsilon, event, told)
+    told = f"noise: standard deviation {noise['behavior']:.3g} (as logged)"
+    told += f" and {noise['target']:.3g} (new policy)" if off_policy else ""
+    told += f" over {people}"
+    return Release("PrivateValue", value.budget.epsilon, value.budget.delta, event, told)
+
+
+def _known_events(releases: Iterable[Release]) -> list[Event]:
+    """What is paid for; where that follows from the number of people, Gaussian noise of its part.
+
+    What gets what the others leave is not among them: it costs no more than that.
+    """
+    found = []
+    for one in releases:
+        if one.event is not None:
+            found.append(one.event)
+        elif one.epsilon is not None and one.delta is not None:
+            part = Budget(one.epsilon, one.delta)
+            found.append(GaussianMechanism.from_budget(1.0, part).event)
+    return found
 
 
 def _events(releases: Iterable[Release], budget: Budget) -> list[Event]:
-    """What is paid for; where that is not known yet, Gaussian noise of the whole budget."""
-    known = [one.event for one in releases if one.event is not None]
-    if any(one.event is None for one in releases):
+    """What is paid for; where something gets what is left, Gaussian noise of the whole budget."""
+    if any(one.event is None and one.epsilon is None for one in releases):
         return [GaussianMechanism.from_budget(1.0, budget).event]
-    return known
+    return _known_events(releases)

@@ -67,6 +67,11 @@ from privrl.run.study import CurvePoint, Fact, Slice, Study
 ESTIMATORS = ("value", "gtd", "lstd", "gpope", "dplsw", "dplsl")
 # These judge the policy that was followed, and their noise has no mu.
 ON_POLICY = frozenset(("dplsw", "dplsl"))
+# What is about probabilities, or another policy than was followed.
+_OF_RATIOS = (
+    *("weight_cap", "largest_ratio", "behavior_prob", "behavior", "behavior_source"),
+    *("policy_source", "target_name"),
+)
 _LABELS = (
     *("public", "title", "target_name", "behavior_name"),
     *("policy_source", "behavior_source"),
@@ -82,8 +87,8 @@ _MOST_STEPS = 2_000_000
 _LONGEST = 20_000
 # So that rounding up the parts of a budget does not overspend the whole.
 _CAUTION = 1.0 - 1e-6
-# Of epsilon and delta; below, no noise can be found for it.
-_LEAST_SHARE = 1e-6
+# Of epsilon and delta; far below, rounding in the accounting is larger than the part.
+_LEAST_SHARE = 1e-3
 _POINTS = 41
 _SEEDED = "The noise came from a seed: this is an experiment, and protects nobody."
 
@@ -169,8 +174,11 @@ class EvaluationSpec(Spec):
         """The estimators that judge no other policy than the one that was followed."""
         return " and ".join(name for name in self.estimators if name in ON_POLICY)
 
-    def check_use(self, *, off_policy: bool, stream: bool) -> None:
-        """Refuse what an estimator is not private, or not made, for."""
+    def check_use(self, *, off_policy: bool, stream: bool, said: Iterable[str] = ()) -> None:
+        """Refuse what an estimator is not private, or not made, for.
+
+        `said` are the names of options that were set, beside those that show here.
+        """
         if self.on_policy and off_policy:
             raise InputError(
                 f"{self.on_policy} judges the policy that was followed, and is not private for "
@@ -178,6 +186,14 @@ class EvaluationSpec(Spec):
                 remedy="leave out " + option("policy") + " and " + option("target_prob") + ", or "
                 "take gtd, lstd or gpope.",
             )
+        here = {n for n in _OF_RATIOS[1:] if getattr(self, n, None) is not None}
+        unused = [name for name in _OF_RATIOS if name in here.union(said)]
+        if unused and not off_policy:
+            remedy = "leave out " + option(unused[0])
+            for name in unused[1:]:
+                remedy = remedy + ", " + option(name)
+            problem = "The policy that was followed is judged, and no other"
+            raise InputError(problem, remedy=remedy + ".")
         if self.budget is None and (self.on_policy or "gpope" in self.estimators):
             raise InputError(
                 f"{self.on_policy or 'gpope'} is for private data, and public data is judged "
@@ -280,9 +296,9 @@ class EvaluationSpec(Spec):
 
 def _part_of(budget: Budget, share: float, name: str) -> Budget:
     """Such parts add up to the budget, whatever pays by them (basic composition)."""
-    if not share > _LEAST_SHARE:
+    if not share >= _LEAST_SHARE:
         raise InputError(
-            f"The share of {name} is too small: give it more than {_LEAST_SHARE:g} of all."
+            f"The share of {name} is too small: give it at least {_LEAST_SHARE:g} of all."
         )
     share *= _CAUTION
     return Budget(budget.epsilon * share, budget.delta * share)
@@ -349,7 +365,8 @@ def evaluate(
     if public and resume:
         raise InputError("Data declared public draws no noise: begin the run again.")
     off, curve = _off_policy(data, policy), _NO_CURVE
-    question.check_use(off_policy=off, stream=not isinstance(data, Trajectories))
+    logged = labels.behavior_name or "as logged"
+    labels.check_use(off_policy=off, stream=not isinstance(data, Trajectories))
     told = Provenance.of(
         policy,
         data.paths if isinstance(data, TrajectoryStream) else tables,
@@ -371,8 +388,8 @@ def evaluate(
             results=results,
             certificate=certificate,
             facts=facts,
-            target_name=labels.target_name or ("new policy" if off else "logged policy"),
-            behavior_name=labels.behavior_name or "as logged",
+            target_name=(labels.target_name or "new policy") if off else logged,
+            behavior_name=logged,
             curve=curve[0],
             curve_people=curve[1],
             slices=_slices(results, question.features),
@@ -393,7 +410,8 @@ def evaluate(
         if public:
             if not isinstance(data, Trajectories):
                 raise InputError("Public data is judged as a whole, not as a stream.")
-            return study(_evaluate_public(data, policy, question, progress), None)
+            found = _evaluate_public(data, policy, question, progress)
+            return study(found if off else _without_comparison(found), None)
         results, certificate = releasing.release_results(
             data,
             policy,
@@ -450,6 +468,14 @@ def _evaluate_public(
         lstd = LSTD(question.features, question.gamma, level=question.level)
         results.append(lstd.fit(data, policy, start=question.start))
     return tuple(results)
+
+
+def _without_comparison(results: tuple[Result, ...]) -> tuple[Result, ...]:
+    """Of the policy that was followed alone: it is not compared with itself."""
+    return tuple(
+        replace(one, details={n: said for n, said in one.details.items() if n == "behavior"})
+        for one in results
+    )
 
 
 # --- what comes with it --------------------------------------------------------------------------

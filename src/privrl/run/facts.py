@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from privrl.evaluation.dplsw import OutputPerturbation
 from privrl.run.evaluation import EvaluationSpec
 from privrl.run.study import Fact, Origin, Study
 
@@ -11,9 +12,10 @@ if TYPE_CHECKING:
 
 
 # What only estimators with noise are told.
-_FOR_NOISE = ("reward_range", "return_range", "weight_cap", "largest_ratio", "estimators")
-# What only estimators for other policies are told.
-_FOR_RATIOS = ("weight_cap", "largest_ratio")
+_FOR_NOISE = (
+    *("reward_range", "return_range", "return_bound", "weight_cap", "largest_ratio"),
+    "estimators",
+)
 _MEANINGS = {
     "states": "Which states there can be.",
     "actions": "Which actions there can be.",
@@ -101,6 +103,7 @@ def public_facts(
             "No trajectory counts for more than this many.",
         ),
     ]
+    listed += _return_bound(question)
     if question.largest_ratio is not None:
         listed.append(
             Fact(
@@ -132,5 +135,18 @@ def public_facts(
     if request.public:
         listed = [fact for fact in listed if fact.name not in _FOR_NOISE]
     if request.on_policy:
-        listed = [fact for fact in listed if fact.name not in _FOR_RATIOS]
+        listed = [fact for fact in listed if fact.name != "weight_cap"]
     return tuple(listed)
+
+
+def _return_bound(question: EvaluationSpec) -> list[Fact]:
+    """How large returns can be for the estimators that have a bound of their own for it."""
+    bound, meaning = question.return_bound, "How large a return could be."
+    if question.on_policy:
+        judges = question.value_function_estimators(off_policy=False).values()
+        bound = next(one.return_bound for one in judges if isinstance(one, OutputPerturbation))
+        meaning = f"Returns are cut to it, up and down, by {question.on_policy}."
+    if bound is None or not (question.on_policy or "gtd" in question.estimators):
+        return []
+    origin: Origin = "derived" if question.return_bound is None else "given"
+    return [Fact("return_bound", f"{bound:g}", meaning, origin)]

@@ -20,7 +20,7 @@ no pass of its own, and files that change between two passes are noticed before 
 import functools
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -42,11 +42,12 @@ from privrl.evaluation.result import Result
 from privrl.evaluation.sums import Sums
 from privrl.evaluation.table import is_table
 from privrl.privacy import resuming
+from privrl.privacy.accounting import account
 from privrl.privacy.certificate import Assumption, Certificate
 from privrl.privacy.events import Event
 from privrl.privacy.ledger import Ledger, warn_if_large
 from privrl.privacy.noise import Source, placeholder, reproducible, secure
-from privrl.privacy.promise import NoiseOrigin, Relation, Release
+from privrl.privacy.promise import Budget, NoiseOrigin, Relation, Release
 from privrl.privacy.resuming import NoiseKey, keyed_digest
 from privrl.privacy.session import (
     SECRET_SESSION,
@@ -315,6 +316,21 @@ def _sum_event(judge: PrivateLSTD | OutputPerturbation) -> Event:
     return judge.mechanism.event
 
 
+def check_total(events: Iterable[Event], budget: Budget) -> None:
+    """Refuse to pay for more than the budget, which all results together would be certified at.
+
+    Parts of a budget add up to less, but the accountant rounds up, and the smaller a part, the
+    more that is of it.
+    """
+    spent = account(events, budget.delta, Relation.REPLACE_ONE).epsilon
+    if spent > budget.epsilon:
+        raise InputError(
+            f"Together the estimators would cost epsilon {spent:.6g} at delta {budget.delta:g}, "
+            f"more than the budget of {budget.epsilon:g}: make their shares less different, or "
+            "take fewer of them."
+        )
+
+
 def release_results(
     data: Data,
     policy: Policy | None,
@@ -340,6 +356,7 @@ def release_results(
     judges = _gather_estimators(given, policy, question, off_policy, gather, progress)
     assert question.budget is not None
     unit, count, delta = judges.first.unit, judges.first.count, question.budget.delta
+    check_total(judges.events, question.budget)
     if ledger is not None and (ledger.about.unit, ledger.about.relation) != (
         unit,
         Relation.REPLACE_ONE,
@@ -395,7 +412,8 @@ def _gather_estimators(
     gather: "Gather",
     progress: "Progress",
 ) -> EstimatorSet:
-    value, others = question.value_estimator, question.value_function_estimators(off_policy)
+    value = replace(question.value_estimator, on_policy=not off_policy)
+    others = question.value_function_estimators(off_policy)
     sums: dict[str, Sums] = {}
     events: list[Event] = []
     if "value" in question.estimators:

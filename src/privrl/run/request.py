@@ -271,7 +271,7 @@ class Request(EvaluateOptions):
             # Without noise nothing needs a bound; then what stands in for one is not used.
             given = {"weight_cap": 1.0, "reward_range": (0.0, 1.0)} | given
         if self.on_policy:
-            given = {"weight_cap": 1.0, "largest_ratio": 1.0} | given
+            given = {"weight_cap": 1.0} | given
         features = self.state_features(policy)
         if features is not None and self.features is None and self.estimators is None:
             # Whoever did not ask for values of states goes without, where they cost too much.
@@ -324,7 +324,8 @@ class Request(EvaluateOptions):
         policy, followed = self.load_policies()
         question = self.evaluation_spec(policy)
         off_policy = policy is not None or self.target_prob is not None
-        question.check_use(off_policy=off_policy, stream=self.stream)
+        said = [name for name in self.said if getattr(self, name) is not None]
+        question.check_use(off_policy=off_policy, stream=self.stream, said=said)
         self._check_policies(policy, followed)
         return policy, followed, question
 

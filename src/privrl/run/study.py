@@ -113,6 +113,11 @@ class Study(Displayed):
         """The result people ask for."""
         return self.results[0]
 
+    @property
+    def on_policy(self) -> bool:
+        """Whether the policy that was followed is judged, and compared with no other."""
+        return self.target_name == self.behavior_name and "difference" not in self.main.details
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         certificate = None if self.certificate is None else self.certificate.to_dict()

@@ -125,6 +125,7 @@ class SmoothMechanism:
         `beta` must be chosen without looking at them.
         """
         budget, dimension = _check_budget(budget, dimension)
+        remedy = "smaller beta" if beta is not None else "smaller epsilon, or less of it for this"
         beta = published_beta(budget, dimension) if beta is None else checks.positive("beta", beta)
 
         def is_private(alpha: float) -> bool:
@@ -138,7 +139,7 @@ class SmoothMechanism:
                 raise InputError(
                     f"No amount of noise makes beta {beta:g} enough for "
                     f"({budget.epsilon:g}, {budget.delta:g}) in dimension {dimension}: "
-                    "use a smaller beta."
+                    f"use a {remedy}."
                 )
         while high > low * (1.0 + 1e-6):
             middle = math.sqrt(low * high)

@@ -28,8 +28,8 @@ def dry_run(
             relation=preview.relation,
             reward_radius=preview.reward_radius,
         )
-    shown = None if budget is None else budget.epsilon
-    release = Release(preview.released, shown, None, preview.noise)
+    epsilon, delta = (None, None) if budget is None else (budget.epsilon, budget.delta)
+    release = Release(preview.released, epsilon, delta, noise=preview.noise)
     notes = (preview.note,) if preview.note else ()
     return DryRun(
         (release,), budget, preview.unit, preview.relation, str(folder), files, paid, notes
