@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from hypothesis import Phase, settings
 
     # How long an example takes says how busy the machine is.
-    settings.register_profile("any machine")
+    settings.register_profile("any machine", deadline=None)
     settings.load_profile("any machine")
     name = os.environ.get("PRIVRL_MUTANT")
     if name:
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         # A counterexample is enough; a smaller one takes longer than finding it.
         phases = [Phase.explicit, Phase.generate]
-        settings.register_profile("mutant", phases=phases)
+        settings.register_profile("mutant", phases=phases, deadline=None)
         settings.load_profile("mutant")
         _MUTATED.enter_context(MUTANTS[name].apply())
 

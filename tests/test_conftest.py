@@ -82,3 +82,10 @@ def test_programs_are_shared_with_processes_of_tests() -> None:
     code = "import jax; print(jax.config.jax_compilation_cache_dir)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == os.environ["JAX_COMPILATION_CACHE_DIR"]
+
+
+def test_no_example_has_a_deadline() -> None:
+    from hypothesis import settings
+
+    assert settings.default is not None
+    assert settings.default.deadline is None
