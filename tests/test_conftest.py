@@ -85,7 +85,5 @@ def test_programs_are_shared_with_processes_of_tests() -> None:
 
 
 def test_no_example_has_a_deadline() -> None:
-    from hypothesis import settings
-
     assert settings.default is not None
     assert settings.default.deadline is None
