@@ -684,7 +684,8 @@ def test_no_points_see_more_than_the_norm_of_the_weights(
 ) -> None:
     """Linear functions whose weights differ by w look at most |w| apart, by pseudo-inverse."""
     phi = cubes(np.array(points))
-    seen = np.linalg.lstsq(phi, phi @ np.array(weights), rcond=1e-12)[0]
+    # Directions that points hardly tell apart are left out: rounding comes back divided by them.
+    seen = np.linalg.lstsq(phi, phi @ np.array(weights), rcond=1e-7)[0]
     assert np.linalg.norm(seen) <= np.linalg.norm(weights) * (1 + 1e-6) + 1e-9
 
 
