@@ -109,7 +109,7 @@ def test_options_beside_the_question_are_answered() -> None:
     assert study.main.estimate == pytest.approx(weights_of(study.main)[[0, 2]].mean())
 
 
-def test_a_stream_gives_what_memory_does(folder: Path) -> None:  # noqa: F811
+def test_a_stream_gives_what_memory_does(folder: Path) -> None:  # noqa: F811 (the fixture)
     given = {"table": (str(folder / "stays.parquet"),), "user": "patient", "policy": None}
     given |= {"behavior_prob": None, "estimators": "dplsw,dplsl", "weight_cap": None}
     studies = [
@@ -180,7 +180,7 @@ def test_no_certificate_is_above_the_budget(
         spec = asked(shares, budget=Budget(epsilon, delta), weight_cap=1.0)
         found = evaluate(people(20, 1), None, spec, seed=0).certificate
     except InputError as refused:
-        assert re.search(r"share of \w+ is too small|more than the budget|No amount", str(refused))  # noqa: PT017
+        assert re.search(r"share of \w+ is too small|more than the budget|No amount", str(refused))  # noqa: PT017 (either is right)
         return
     assert found is not None
     assert found.epsilon <= epsilon
@@ -188,7 +188,7 @@ def test_no_certificate_is_above_the_budget(
 
 
 def test_what_would_cost_more_than_the_budget_is_refused_unpaid(
-    folder: Path,  # noqa: F811
+    folder: Path,  # noqa: F811 (the fixture)
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Parts so small that rounding up their cost counts: a run and a dry run refuse the total."""
@@ -346,7 +346,7 @@ def told(place: Path, **changed: Any) -> DryRun:
     ],
 )
 def test_a_dry_run_refuses_what_a_run_does(
-    folder: Path,  # noqa: F811
+    folder: Path,  # noqa: F811 (the fixture)
     changed: dict[str, Any],
     words: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -359,7 +359,7 @@ def test_a_dry_run_refuses_what_a_run_does(
 # --- what is asked for, and foretold -------------------------------------------------------------
 
 
-def test_of_the_logged_policy_only_what_is_needed_is_asked_for(folder: Path) -> None:  # noqa: F811
+def test_of_the_logged_policy_only_what_is_needed_is_asked_for(folder: Path) -> None:  # noqa: F811 (the fixture)
     given = {"table": (str(folder / "stays.csv"),), "estimators": "dplsl"}
     missing = {one.field for one in Request.of(given).missing()}
     assert missing == {
@@ -369,7 +369,7 @@ def test_of_the_logged_policy_only_what_is_needed_is_asked_for(folder: Path) -> 
 
 
 @pytest.mark.parametrize("estimators", ["dplsw", "value:3,dplsl:1", "value,lstd,gpope,dplsw,dplsl"])
-def test_what_is_foretold_is_what_a_run_does(folder: Path, estimators: str) -> None:  # noqa: F811
+def test_what_is_foretold_is_what_a_run_does(folder: Path, estimators: str) -> None:  # noqa: F811 (the fixture)
     given: dict[str, Any] = {"policy": None, "behavior_prob": None, "weight_cap": None}
     given |= {"table": (str(folder / "stays.parquet"),), "user": "patient"}
     given |= {"estimators": estimators, "terminated": "true"}
@@ -403,7 +403,7 @@ def test_what_is_foretold_is_what_a_run_does(folder: Path, estimators: str) -> N
     assert (bound.value, bound.origin) == ("0.5", "given")
 
 
-def test_gpope_follows_from_the_number_of_people(folder: Path) -> None:  # noqa: F811
+def test_gpope_follows_from_the_number_of_people(folder: Path) -> None:  # noqa: F811 (the fixture)
     ahead = told(
         folder,
         policy=str(folder / "policy.json"),

@@ -91,6 +91,7 @@ def test_statements_follow_their_differences() -> None:
 
     assert said() == "holds"
     assert said(good=2.5) == "does not hold"
+    assert judge(target, {}).statements[0][1] == "not run"
     assert judge(target, found(3, 0.4, good=3.2)).statements[0][1] == "too few seeds to say"
     turned = (above("fair beats good", "fair", "good", contradicts="Table 1 has 3 and 4."),)
     text = (Statement("Fair is best.", "Section 1", ("fair beats good",)),)

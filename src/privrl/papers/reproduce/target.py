@@ -177,7 +177,8 @@ class Experiment:
     "series", "claimed", "epsilon", "delta", "unit", "basis" (accountant or claim) and "note"."""
 
     earlier: int = 0
-    """How many other readings were looked at before there were targets: they count too."""
+    """How many other readings were looked at before there were targets, and how often verdicts were
+    before all seeds were there: these count too."""
 
     revision: int = 1
     """One more whenever the same settings would give other rows."""

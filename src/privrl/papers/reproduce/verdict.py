@@ -302,6 +302,8 @@ def _comparison(quantity: Quantity, ours: Estimate | None, compared: int) -> Com
 
 def _statement(contrasts: list[Contrast]) -> str:
     """What became of a sentence."""
+    if all(one.estimate is None for one in contrasts):
+        return "not run"
     outcomes = {one.outcome for one in contrasts}
     if "contradicted" in outcomes:
         return "contradicts the paper's own numbers"
